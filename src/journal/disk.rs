@@ -1,0 +1,65 @@
+//! The one door to the disk: every byte the journal reads or writes passes through [`Disk`].
+//!
+//! There are two implementations, the real one and the simulated one. Paths are relative to the
+//! data directory and use `/`; nobody on this floor builds an absolute path.
+
+use std::io;
+
+/// A data directory. Clones name the same directory, so that a snapshot can be written by a
+/// thread of its own.
+pub trait Disk: Clone {
+    /// An open file of this directory.
+    type File: DiskFile;
+
+    /// Creates a file that did not exist, mode 0600, open for reading and writing.
+    ///
+    /// Fails with `AlreadyExists` when the name is taken. The new name is durable only after
+    /// [`Disk::sync_dir`] of its directory.
+    fn create(&self, path: &str) -> io::Result<Self::File>;
+
+    /// Opens an existing file for reading only.
+    fn open_read(&self, path: &str) -> io::Result<Self::File>;
+
+    /// Opens an existing file for reading and writing.
+    fn open_write(&self, path: &str) -> io::Result<Self::File>;
+
+    /// Gives `from` the name `to`, replacing what was there. Durable after [`Disk::sync_dir`].
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name. Durable after [`Disk::sync_dir`].
+    fn remove(&self, path: &str) -> io::Result<()>;
+
+    /// Creates a directory, mode 0700; an existing one is left as it is.
+    fn create_dir(&self, path: &str) -> io::Result<()>;
+
+    /// The names in a directory, sorted; an absent directory is `NotFound`.
+    fn list(&self, dir: &str) -> io::Result<Vec<String>>;
+
+    /// Makes the names created, renamed and removed in `dir` durable. `""` is the data directory.
+    fn sync_dir(&self, dir: &str) -> io::Result<()>;
+
+    /// Bytes that may still be written to the file system that holds the directory.
+    fn free_space(&self) -> io::Result<u64>;
+}
+
+/// An open file.
+pub trait DiskFile {
+    /// Length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Reads at `offset`; may read less than asked (0 is the end of the file) and may be
+    /// interrupted: use [`read_full_at`].
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Writes at `offset`; may write less than asked and may be interrupted: use
+    /// [`write_all_at`].
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Makes all bytes and the length durable (`fdatasync`). Never call it again after a failure:
+    /// the kernel may have dropped the pages it could not write.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Reserves blocks for the first `bytes` bytes and grows the file to that length; what was
+    /// not written reads as zero. `Unsupported` where the file system cannot.
+    fn allocate(&mut self, bytes: u64) -> io::Result<()>;
+}

@@ -1,0 +1,1 @@
+//! midwatch: the night-shift watchman of one machine.

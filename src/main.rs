@@ -1,0 +1,2 @@
+//! midwatch.
+fn main() {}

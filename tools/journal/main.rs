@@ -1,0 +1,2 @@
+//! The journal tool.
+fn main() {}
