@@ -1,1 +1,6 @@
 //! midwatch: the night-shift watchman of one machine.
+
+pub mod api;
+pub mod journal;
+pub mod kernel;
+pub mod limits;

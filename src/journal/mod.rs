@@ -1,0 +1,3 @@
+//! Bytes that last: knows no task.
+
+pub mod disk;

@@ -1,0 +1,4 @@
+//! The rules.
+
+pub mod ids;
+pub mod status;
