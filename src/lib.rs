@@ -1,1 +1,3 @@
 //! midwatch: the night-shift watchman of one machine.
+
+pub mod journal;
