@@ -90,6 +90,7 @@ impl<D: Disk> Journal<D> {
     ///
     /// # After a crash
     /// Some of these files may still be there; nothing needed is gone.
+    #[expect(clippy::needless_pass_by_value, reason = "a snapshot is taken note of once")]
     pub fn snapshot_done(&mut self, done: SnapshotDone) -> Result<(), JournalError> {
         let SnapshotDone { seq, mark, .. } = done;
         self.guard(|journal| {

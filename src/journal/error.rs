@@ -158,17 +158,22 @@ impl JournalError {
         }
     }
 
-    /// The exit code: 6 damage, 7 no space or not permitted, 8 suspicious, 1 any other.
+    /// The exit code: 6 damage, 7 no space or not permitted, 1 any other.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Damage(_) | Self::Missing { .. } | Self::Foreign { .. } | Self::Refused { .. } => 6,
-            Self::NoSpace { .. } | Self::InUse { .. } => 7,
+            Self::Damage(_)
+            | Self::Suspicious(_)
+            | Self::Missing { .. }
+            | Self::Foreign { .. }
+            | Self::Refused { .. } => 6,
+            Self::NoSpace { .. }
+            | Self::InUse { .. }
+            | Self::Newer { .. }
+            | Self::RefusedStore { .. } => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
             },
-            Self::Suspicious(_) => 8,
-            Self::Newer { .. } | Self::RefusedStore { .. } => 7,
             Self::Sync { .. } | Self::Poisoned | Self::SnapshotUnreadable { .. } => 1,
         }
     }
@@ -185,9 +190,9 @@ impl JournalError {
                  backup, or see `midwatch-journal repair DIR --dry-run`"
                     .to_owned()
             }
-            Self::Refused { seq, .. } => format!(
-                "`midwatch-journal dump DIR --from {seq} --to {seq}` prints the record"
-            ),
+            Self::Refused { seq, .. } => {
+                format!("`midwatch-journal dump DIR --from {seq} --to {seq}` prints the record")
+            }
             Self::Newer { needs, .. } => {
                 format!("install a midwatch that reads format {needs}; nothing was changed")
             }
@@ -200,7 +205,9 @@ impl JournalError {
                  the device's error"
                     .to_owned()
             }
-            Self::InUse { .. } => "stop the other process, or name another data directory".to_owned(),
+            Self::InUse { .. } => {
+                "stop the other process, or name another data directory".to_owned()
+            }
             Self::Io { .. }
             | Self::Poisoned
             | Self::RefusedStore { .. }

@@ -42,9 +42,8 @@ pub(super) struct Plan {
 impl Plan {
     /// Looks at every name and header.
     pub(super) fn read(disk: &impl Disk) -> Result<Self, JournalError> {
-        let mut plan = Self::default();
         // The floor first: beside a running daemon it must not be newer than what is read later.
-        plan.floor = Floor::read(disk)?;
+        let mut plan = Self { floor: Floor::read(disk)?, ..Self::default() };
         match store::read(disk)? {
             StoreFile::Whole(store) => plan.store = Some(store),
             StoreFile::Absent => plan.store_file_lost = true,
@@ -82,7 +81,7 @@ impl Plan {
 
     fn list_quarantine(&mut self, disk: &impl Disk) -> Result<(), JournalError> {
         for name in store::list(disk, QUARANTINE_DIR)? {
-            if name.ends_with(".tmp") {
+            if name.strip_suffix(".tmp").is_some() {
                 self.leftovers.push(format!("{QUARANTINE_DIR}/{name}"));
             }
         }
@@ -103,7 +102,7 @@ impl Plan {
 
     fn stray(&mut self, dir: &str, name: &str) {
         let path = format!("{dir}/{name}");
-        if name.ends_with(".tmp") {
+        if name.strip_suffix(".tmp").is_some() {
             self.leftovers.push(path);
         } else {
             self.notes.push(format!("{path} is not a file of midwatch's and is left alone"));
@@ -130,7 +129,7 @@ impl Plan {
         // So that a sparse giant is not read through.
         if SEGMENT_FILE_BYTES_MAX < walk.len() {
             let what = format!("the file is {} bytes long, no segment is", walk.len());
-            return Err(self.damaged(disk, path, first_seq, what));
+            return Err(damaged(disk, path, first_seq, what));
         }
         let header = walk.header;
         if (header.number, header.first_seq) != name {
@@ -138,7 +137,7 @@ impl Plan {
                 "the header says segment {}, first sequence {}, unlike the name",
                 header.number, header.first_seq
             );
-            return Err(self.damaged(disk, path, first_seq, what));
+            return Err(damaged(disk, path, first_seq, what));
         }
         if *self.store.get_or_insert(header.store) != header.store {
             return Err(JournalError::Foreign { file: path });
@@ -174,19 +173,7 @@ impl Plan {
             self.blank = Some(path);
             return Ok(());
         }
-        Err(self.damaged(disk, path, first_seq, fault.to_string()))
-    }
-
-    fn damaged(
-        &self,
-        disk: &impl Disk,
-        file: String,
-        seq: u64,
-        what: String,
-    ) -> JournalError {
-        let (before, after) = salvage_count(disk, &file);
-        let damage = Damage { file, offset: 0, seq, what, before, after, bytes: 0 };
-        JournalError::damage(damage)
+        Err(damaged(disk, path, first_seq, fault.to_string()))
     }
 
     fn check_floor(&self) -> Result<(), JournalError> {
@@ -212,7 +199,8 @@ impl Plan {
             Some(&seq) => snapshot_path(seq),
             None => STORE_FILE.to_owned(),
         };
-        if !self.segments.is_empty() || !(store_file_present || !self.snapshots.is_empty()) {
+        let shown = store_file_present || !self.snapshots.is_empty();
+        if !shown || !self.segments.is_empty() {
             return Ok(());
         }
         Err(JournalError::Missing {
@@ -244,6 +232,11 @@ impl Plan {
         let floor = self.floor.map_or(0, |floor| floor.seq);
         self.snapshots.last().copied().unwrap_or_default().max(floor)
     }
+}
+
+fn damaged(disk: &impl Disk, file: String, seq: u64, what: String) -> JournalError {
+    let (before, after) = salvage_count(disk, &file);
+    JournalError::damage(Damage { file, offset: 0, seq, what, before, after, bytes: 0 })
 }
 
 /// Whether no byte of the file differs from zero.

@@ -8,14 +8,14 @@ use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A data directory on a real file system.
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<File>,
-    path: Arc<PathBuf>,
+    path: Arc<Path>,
 }
 
 /// An open file of a [`RealDisk`].
@@ -27,7 +27,7 @@ impl RealDisk {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Self { directory: Arc::new(directory), path: Arc::new(path.to_path_buf()) })
+        Ok(Self { directory: Arc::new(directory), path: path.into() })
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
@@ -92,7 +92,7 @@ impl Disk for RealDisk {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        fs2::available_space(&*self.path)
+        fs2::available_space(&self.path)
     }
 }
 

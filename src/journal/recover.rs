@@ -24,6 +24,7 @@ use std::collections::BTreeMap;
 pub const SKIP: u64 = 1 << 20;
 
 /// What a start found.
+#[expect(clippy::struct_excessive_bools, reason = "four independent remarks for people")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// There was no store; it was made.
@@ -111,12 +112,8 @@ fn read(
     let after = recovery.snapshot.map_or(0, |snapshot| snapshot.seq);
     plan.check_covers(after)?;
     if recovery.snapshot.is_some() {
-        let refused = |text| JournalError::Refused {
-            file: snapshot_path(after),
-            offset: 0,
-            seq: 0,
-            text,
-        };
+        let refused =
+            |text| JournalError::Refused { file: snapshot_path(after), offset: 0, seq: 0, text };
         replay.snapshot_begin(after).map_err(refused)?;
         read_snapshot(disk, after, |record| replay.snapshot_record(record))?;
     }

@@ -25,6 +25,7 @@ pub struct Place<'a> {
 }
 
 /// A whole frame, as a visitor sees it.
+#[expect(clippy::struct_excessive_bools, reason = "independent flags of the format")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameAt<'a> {
     /// The file, relative to the data directory.
@@ -223,7 +224,9 @@ pub(super) fn read_segments(
     let mut next_seq = None;
     for (index, segment) in plan.segments.iter().enumerate() {
         let mut walk = open(disk, segment)?;
-        visitor.segment(&segment.path, &segment.header).map_err(|text| refused(&segment.path, text))?;
+        visitor
+            .segment(&segment.path, &segment.header)
+            .map_err(|text| refused(&segment.path, text))?;
         if let Some(before) = next_seq {
             check_joint(disk, &walk, before, totals.1)?;
         }
@@ -331,13 +334,11 @@ fn read_last<D: Disk>(
     visitor: &mut impl Visitor,
 ) -> Result<End, JournalError> {
     let fault = loop {
-        if let Err(fault) = step(walk, visitor)? {
-            // Beside a running daemon the frame may have been half written when it was read.
-            walk.refresh()?;
-            match step(walk, visitor)? {
-                Ok(()) => continue,
-                Err(_) => break fault,
-            }
+        let Err(fault) = step(walk, visitor)? else { continue };
+        // Beside a running daemon the frame may have been half written when it was read.
+        walk.refresh()?;
+        if step(walk, visitor)?.is_err() {
+            break fault;
         }
     };
     let survey = walk.survey()?;
@@ -366,9 +367,10 @@ fn read_last<D: Disk>(
             TailClass::Suspicious { file, offset, bytes, quarantined: None, what }
         }
         Decision::Keep | Decision::Damage | Decision::Impossible => {
-            let what = match facts.blank {
-                true => "the journal ends, though records beyond were durable".to_owned(),
-                false => fault.to_string(),
+            let what = if facts.blank {
+                "the journal ends, though records beyond were durable".to_owned()
+            } else {
+                fault.to_string()
             };
             return Err(damage(disk, walk, (what, walk.next_seq), records, survey));
         }
@@ -429,12 +431,8 @@ fn show(
     visitor: &mut impl Visitor,
 ) -> Result<(), JournalError> {
     let head = frame.head;
-    let refused = |offset, seq, text| JournalError::Refused {
-        file: file.to_owned(),
-        offset,
-        seq,
-        text,
-    };
+    let refused =
+        |offset, seq, text| JournalError::Refused { file: file.to_owned(), offset, seq, text };
     let at = FrameAt {
         file,
         offset: frame.offset,

@@ -67,10 +67,7 @@ fn verify_at(
     Ok(found)
 }
 
-fn open<D: Disk>(
-    disk: &D,
-    path: &str,
-) -> Result<Result<Walk<D::File>, HeaderFault>, JournalError> {
+fn open<D: Disk>(disk: &D, path: &str) -> Result<Result<Walk<D::File>, HeaderFault>, JournalError> {
     let file = disk.open_read(path).map_err(|source| JournalError::io("open", path, source))?;
     match Walk::open(file, path, FileKind::Snapshot)? {
         Err(HeaderFault::Newer { version, needs }) => {
@@ -88,8 +85,7 @@ pub fn read_snapshot(
     mut take: impl FnMut(Record<'_>) -> Result<(), String>,
 ) -> Result<(), JournalError> {
     let file = snapshot_path(seq);
-    let unreadable =
-        |what: String| JournalError::SnapshotUnreadable { file: file.clone(), what };
+    let unreadable = |what: String| JournalError::SnapshotUnreadable { file: file.clone(), what };
     let mut walk = open(disk, &file)?.map_err(|fault| unreadable(fault.to_string()))?;
     while !walk.ended {
         let frame = walk.step()?.map_err(|fault| unreadable(fault.to_string()))?;

@@ -65,7 +65,8 @@ pub(super) fn write(disk: &impl Disk, store: [u8; 16]) -> Result<(), JournalErro
 pub(super) fn write_aside(disk: &impl Disk, path: &str, bytes: &[u8]) -> Result<(), JournalError> {
     let aside = format!("{path}.tmp");
     remove_if_there(disk, &aside)?;
-    let mut file = disk.create(&aside).map_err(|source| JournalError::io("create", path, source))?;
+    let mut file =
+        disk.create(&aside).map_err(|source| JournalError::io("create", path, source))?;
     write_all_at(&mut file, 0, bytes).map_err(|source| JournalError::io("write", path, source))?;
     file.sync().map_err(|source| JournalError::sync(path, source))?;
     disk.rename(&aside, path).map_err(|source| JournalError::io("rename", path, source))

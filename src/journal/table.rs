@@ -39,7 +39,7 @@ pub(super) enum Decision {
 /// One row: `None` stands for either value.
 pub(super) struct Row {
     /// The row's letter in the documentation.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the documentation and its test"))]
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the test of the documentation"))]
     pub(super) letter: char,
     pub(super) intact: Option<bool>,
     pub(super) blank: Option<bool>,

@@ -9,7 +9,9 @@ use super::frame::{
     FLAG_LAST, FLAG_SYNCED, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameFault, FrameHead,
     SECTOR_BYTES, Salt, decode_body, decode_head, has_end_mark, padded,
 };
-use super::segment::{FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX};
+use super::segment::{
+    FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
+};
 
 /// How much is read at once.
 const READ_BYTES: usize = 1 << 20;

@@ -256,8 +256,7 @@ impl<D: Disk> Journal<D> {
         }
         self.reserve.ensure(&self.disk)?;
         let free = self.disk.free_space();
-        let free =
-            free.map_err(|source| JournalError::io("ask for the space of", "", source))?;
+        let free = free.map_err(|source| JournalError::io("ask for the space of", "", source))?;
         let wanted = length.saturating_add(HEADER_BYTES).saturating_add(ROOM_SLACK_BYTES);
         let enough = fits || wanted <= free;
         Ok(if enough && self.reserve.is_held() { Room::Plenty } else { Room::ReserveOnly })
