@@ -1,6 +1,7 @@
 //! midwatch: the night-shift watchman of one machine.
 
 pub mod api;
+pub mod engine;
 pub mod journal;
 pub mod kernel;
 pub mod limits;

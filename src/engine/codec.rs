@@ -123,7 +123,10 @@ fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {
 }
 
 /// Appends a value of a snapshot to `out`.
-#[expect(clippy::expect_used, reason = "a Vec takes every byte, and no type here refuses to encode")]
+#[expect(
+    clippy::expect_used,
+    reason = "a Vec takes every byte, and no type here refuses to encode"
+)]
 pub(super) fn put_plain<T: Encode<()>>(value: &T, out: &mut Vec<u8>) {
     minicbor::encode(value, out).expect("encoding into memory");
 }
@@ -134,7 +137,11 @@ pub(super) fn whole<'b, T: Decode<'b, ()>>(kind: u16, body: &'b [u8]) -> Result<
     let wrong = |why: String| CodecError::Body { kind, why };
     let value = decoder.decode().map_err(|error| wrong(error.to_string()))?;
     if decoder.position() != body.len() {
-        return Err(wrong(format!("{} bytes, of which {} are used", body.len(), decoder.position())));
+        return Err(wrong(format!(
+            "{} bytes, of which {} are used",
+            body.len(),
+            decoder.position()
+        )));
     }
     Ok(value)
 }

@@ -53,9 +53,20 @@ pub fn digest(image: &Image) -> String {
         Ok(())
     });
     match fed {
-        Ok(()) => hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect(),
+        Ok(()) => hex(&hash.finalize()),
         Err(never) => match never {},
     }
+}
+
+/// Bytes as lower-case hex digits.
+pub fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len().saturating_mul(2));
+    for byte in bytes {
+        for nibble in [byte >> 4, byte & 15] {
+            text.extend(char::from_digit(u32::from(nibble), 16));
+        }
+    }
+    text
 }
 
 /// Rebuilds a state from a snapshot and the records after it.

@@ -12,13 +12,17 @@ mod queue;
 mod start;
 mod turn;
 
-pub use image::{Rebuild, digest, for_each_record, write_snapshot};
+pub use image::{Rebuild, digest, for_each_record, hex, write_snapshot};
 pub use start::Start;
 
 use crate::journal::disk::Disk;
-use crate::journal::{Batch, Host, Journal, JournalError, Options, Recovery, SnapshotDone, SnapshotWriter};
+use crate::journal::{
+    Batch, Host, Journal, JournalError, Options, Recovery, SnapshotDone, SnapshotWriter,
+};
 use crate::kernel::event::{Actor, Event, Stamp};
-use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
+use crate::kernel::ids::{
+    Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
+};
 use crate::kernel::rules::Rules;
 use crate::kernel::status::{Reason, Status};
 use crate::kernel::task::SecretHash;
@@ -77,7 +81,6 @@ pub enum Input {
 }
 
 /// Everything the engine can ask for.
-#[derive(Debug)]
 pub enum Output<D: Disk> {
     /// Answers to a request; what they speak of is durable.
     Answers {
@@ -102,7 +105,7 @@ pub enum Output<D: Disk> {
         /// The state at one sequence number.
         image: Box<Image>,
         /// Where it goes.
-        writer: SnapshotWriter<D>,
+        writer: Box<SnapshotWriter<D>>,
     },
 }
 
@@ -144,7 +147,7 @@ struct Waiter {
 }
 
 /// State and journal, and what happens between them.
-#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "three independent things a turn must know")]
 pub struct Engine<D: Disk> {
     state: State,
     journal: Journal<D>,
@@ -170,6 +173,12 @@ pub struct Engine<D: Disk> {
     /// Record bytes after the last snapshot at which the next one is taken.
     snapshot_after: u64,
     snapshot_running: bool,
+    /// Bytes of the last snapshot.
+    snapshot_bytes: u64,
+    /// Under an interval policy: how long the next sync may still wait.
+    sync_left: Option<std::time::Duration>,
+    /// The life clock at the last turn.
+    turned: LifeTime,
     /// A turn left work over.
     again: bool,
     /// Encoded bodies of one decision; kept for its memory.
@@ -208,6 +217,9 @@ impl<D: Disk> Engine<D> {
             sweeping: BTreeSet::new(),
             snapshot_after: SNAPSHOT_AFTER,
             snapshot_running: false,
+            snapshot_bytes: recovery.snapshot.map_or(0, |snapshot| snapshot.bytes),
+            sync_left: None,
+            turned: LifeTime(0),
             again: false,
             scratch: Vec::new(),
         };

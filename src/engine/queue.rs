@@ -10,6 +10,10 @@ use crate::kernel::{Command, Worker};
 /// Sweeps under way at once; more ended leases wait their turn.
 const SWEEPS_MAX: usize = 64;
 
+fn millis(span: std::time::Duration) -> Millis {
+    Millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
+}
+
 impl<D: Disk> Engine<D> {
     /// Decides what the clocks alone bring about, in bounded steps.
     pub(super) fn time_passes(&mut self, now: &mut Moment) -> Result<(), JournalError> {
@@ -56,7 +60,8 @@ impl<D: Disk> Engine<D> {
         let lease_end = self.next_lease_end();
         let service = standing.map(|(at, _)| at).chain(lease_end).chain(self.flush_at).min();
         let (due, wall) = self.state.next_due();
-        let life = due.into_iter().chain(self.first_patience()).min();
+        let sync = self.sync_left.map(|left| self.turned.after(millis(left)));
+        let life = due.into_iter().chain(self.first_patience()).chain(sync).min();
         Wake { service, life, wall, now: self.again }
     }
 
@@ -72,13 +77,16 @@ impl<D: Disk> Engine<D> {
     /// written over and over.
     pub(super) fn snapshot_when_due(&mut self) -> Result<(), JournalError> {
         let written = self.journal.bytes_since_snapshot();
-        let due = self.snapshot_after.max(self.journal.snapshot_bytes().saturating_mul(2));
+        let due = self.snapshot_after.max(self.snapshot_bytes.saturating_mul(2));
         if self.snapshot_running || written < due {
             return Ok(());
         }
         // The image must not be ahead of the journal.
         self.commit()?;
-        let writer = self.journal.snapshot_writer()?;
+        let writer = match self.journal.snapshot_writer() {
+            Err(error) if error.is_full() => return self.snapshot_written(Err(error)),
+            writer => Box::new(writer?),
+        };
         self.snapshot_running = true;
         let image = Box::new(self.state.image());
         self.outbox.push(Output::Snapshot { image, writer });
@@ -92,7 +100,10 @@ impl<D: Disk> Engine<D> {
     ) -> Result<(), JournalError> {
         self.snapshot_running = false;
         match written {
-            Ok(done) => self.journal.snapshot_done(done),
+            Ok(done) => {
+                self.snapshot_bytes = done.bytes;
+                self.journal.snapshot_done(done)
+            }
             Err(error) if error.is_full() => {
                 self.snapshot_after = self.snapshot_after.saturating_mul(2);
                 Ok(())

@@ -10,6 +10,9 @@ use crate::kernel::{Answer, Command, Decision, Rejection, apply, decide};
 /// Records of a heartbeat wait at most this long for a frame to travel in.
 const FLUSH_AFTER: Millis = Millis::secs(10);
 
+/// Room that must be there before new work is decided: the largest submission and its frame.
+const ROOM_BYTES: u64 = 2 << 20;
+
 /// Due tasks moved into the ready sets in one turn.
 const RIPEN_MAX: usize = 1024;
 
@@ -24,6 +27,7 @@ impl<D: Disk> Engine<D> {
         inputs: impl IntoIterator<Item = Input>,
         mut now: Moment,
     ) -> Result<Vec<Output<D>>, JournalError> {
+        self.turned = now.life;
         self.again = self.state.ripen(now, RIPEN_MAX);
         for input in inputs {
             self.take(input, &mut now)?;
@@ -35,6 +39,7 @@ impl<D: Disk> Engine<D> {
         } else {
             self.outbox.append(&mut self.held);
         }
+        self.sync_left = self.journal.sync_if_due(Millis(now.life.0).duration())?;
         self.snapshot_when_due()?;
         Ok(std::mem::take(&mut self.outbox))
     }
@@ -93,7 +98,7 @@ impl<D: Disk> Engine<D> {
         if let Some(Actor::Worker(worker)) = &speaker {
             self.heard.insert(*worker, now.service);
         }
-        if command.is_new_work() && !self.has_room() {
+        if command.is_new_work() && !self.has_room()? {
             return Ok(Err(Rejection::NoSpace));
         }
         let moment = Self::roll(now);
@@ -133,7 +138,7 @@ impl<D: Disk> Engine<D> {
             ends.push((codec::kind(&event), self.scratch.len()));
             recorded.push(self.make_true(stamp, event));
         }
-        if !self.batch.fits(self.scratch.len(), ends.len()) {
+        if !self.batch.fits_step(self.scratch.len(), ends.len()) {
             self.commit_batch()?;
         }
         let mut start = 0;
@@ -187,8 +192,10 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Whether new work may be taken on: the reserve is for the ends of what runs.
-    fn has_room(&mut self) -> bool {
-        self.journal.has_room_for(self.batch.bytes_with(1 << 20)) == Room::Plenty
+    fn has_room(&mut self) -> Result<bool, JournalError> {
+        let pending = u64::try_from(self.batch.bytes()).unwrap_or(u64::MAX);
+        let room = self.journal.has_room_for(pending.saturating_add(ROOM_BYTES))?;
+        Ok(room == Room::Plenty)
     }
 
     /// Leases to those who wait for work, first come first served.
@@ -220,8 +227,7 @@ impl<D: Disk> Engine<D> {
         waiter: &Waiter,
         now: &mut Moment,
     ) -> Result<Option<Result<Answer, Rejection>>, JournalError> {
-        let command =
-            Command::Lease { worker: waiter.worker, secrets: waiter.secrets.clone() };
+        let command = Command::Lease { worker: waiter.worker, secrets: waiter.secrets.clone() };
         let heard = self.heard.get(&waiter.worker).copied();
         let answer = self.carry_out(&command, &Actor::Daemon, now)?;
         // Waiting is not speaking: a long poll that hangs proves no life.
