@@ -4,3 +4,4 @@ pub mod api;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+pub mod units;
