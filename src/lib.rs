@@ -1,1 +1,5 @@
 //! midwatch: the night-shift watchman of one machine.
+
+pub mod journal;
+#[cfg(feature = "sim")]
+pub mod sim;

@@ -1,0 +1,3 @@
+//! Segments, frames, snapshots, recovery.
+
+pub mod disk;
