@@ -164,6 +164,24 @@ impl CrashStates {
         CrashChoice(self.axes.iter().map(|axis| number(axis.newest())).collect())
     }
 
+    /// Everything survived in the files for which `keep` says so, and every name; nothing in the
+    /// other files.
+    pub fn keeping(&self, keep: impl Fn(&str) -> bool) -> CrashChoice {
+        let mut kept = BTreeSet::new();
+        for (path, entry) in &self.store.names.cache {
+            if let Entry::File(file) = entry
+                && keep(path)
+            {
+                kept.insert(*file);
+            }
+        }
+        let end = |axis: &Axis| match axis {
+            Axis::Link => axis.newest(),
+            Axis::Length { file, .. } | Axis::Content { file, .. } => axis.end(kept.contains(file)),
+        };
+        CrashChoice(self.axes.iter().map(|axis| number(end(axis))).collect())
+    }
+
     /// A choice in one of several styles, for uniform draws alone would never leave whole pages.
     pub fn draw(&self, dice: &mut Dice) -> CrashChoice {
         if self.axes.is_empty() {

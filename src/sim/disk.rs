@@ -53,6 +53,7 @@ struct Machine {
     calls: u64,
     power: Power,
     faults: Vec<Fault>,
+    failures: u64,
     capacity: u64,
     read_only: bool,
     violations: Vec<String>,
@@ -88,6 +89,7 @@ impl SimDisk {
             calls: 0,
             power: Power::On,
             faults: Vec::new(),
+            failures: 0,
             capacity: u64::MAX,
             read_only: false,
             violations: Vec::new(),
@@ -174,6 +176,11 @@ impl SimDisk {
         self.lock().faults.push(fault);
     }
 
+    /// Planned failures that came true so far.
+    pub fn failures(&self) -> u64 {
+        self.lock().failures
+    }
+
     /// Takes back every planned failure.
     pub fn heal(&self) {
         let mut machine = self.lock();
@@ -221,6 +228,7 @@ impl SimDisk {
             Gate::Go(failure) => {
                 if let Some(Failure::Error(errno)) = failure
                     && op != Op::SyncDir
+                    && op != Op::Sync
                 {
                     return Err(errno.into());
                 }
@@ -258,7 +266,9 @@ impl Machine {
         if self.read_only && op.changes() && op != Op::Sync && op != Op::SyncDir {
             return Err(Errno::ROFS.into());
         }
-        Ok(Gate::Go(fault::due(&mut self.faults, op, path)))
+        let failure = fault::due(&mut self.faults, op, path);
+        self.failures += u64::from(failure.is_some());
+        Ok(Gate::Go(failure))
     }
 
     fn point(&self, call: u64, doing: String) -> Point {
@@ -290,9 +300,16 @@ impl Machine {
             state.sync_failed = true;
             return Err(Errno::IO.into());
         }
-        let Some(Failure::Sync(fate)) = failure else {
-            state.sync();
-            return Ok(());
+        let fate = match failure {
+            None | Some(Failure::Short(_)) => {
+                state.sync();
+                return Ok(());
+            }
+            Some(Failure::Error(errno)) => {
+                state.sync_failed = true;
+                return Err(errno.into());
+            }
+            Some(Failure::Sync(fate)) => fate,
         };
         match fate {
             PageFate::Dropped => state.drop_dirty(),

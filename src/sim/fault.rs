@@ -78,7 +78,7 @@ impl Op {
 /// What a failing call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// Nothing, and says so.
+    /// Nothing, and says so; a sync leaves the pages dirty.
     Error(Errno),
     /// A read or write of at most this many bytes, reported as done.
     Short(usize),

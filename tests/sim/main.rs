@@ -11,3 +11,6 @@
 )]
 
 mod disk;
+mod explore;
+mod journal_crash;
+mod ledger;

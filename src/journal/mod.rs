@@ -1,3 +1,0 @@
-//! Segments, frames, snapshots, recovery.
-
-pub mod disk;
