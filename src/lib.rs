@@ -7,4 +7,6 @@ pub mod engine;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod units;
