@@ -119,6 +119,10 @@ impl Account {
             let known = self.tasks.entry(task.id).or_default();
             known.max_retry = task.max_retry;
             known.failed_attempts = known.failed_attempts.max(task.retry_count);
+            let acknowledged = known.checkpoint.as_ref().map_or(Seq(0), |(seq, _)| *seq);
+            if let Some(newer) = task.checkpoint().filter(|kept| acknowledged < kept.seq) {
+                known.checkpoint = Some((newer.seq, newer.data.to_string()));
+            }
         }
         assert!(self.last_seq < state.next_seq(), "I1: sequence {} is gone", self.last_seq);
         for (id, known) in &self.tasks {
