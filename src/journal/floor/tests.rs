@@ -21,6 +21,7 @@ fn read(disk: &RealDisk) -> Option<(u64, u64, u64, Option<u64>)> {
     Some((floor.generation, floor.seq, floor.segment, floor.clean_end))
 }
 
+// spec: JRN-050
 #[test]
 fn the_newest_slot_counts() {
     let (_dir, disk) = with_three_updates();
@@ -31,6 +32,7 @@ fn the_newest_slot_counts() {
     assert_eq!(read(&disk), Some((4, 40, 4, None)));
 }
 
+// spec: JRN-051
 #[test]
 fn any_damage_to_one_slot_leaves_the_other() {
     let (dir, disk) = with_three_updates();

@@ -36,21 +36,23 @@ fn check(bytes: &[u8], expected: &Expect) {
     expected.assert_eq(&hex(bytes));
 }
 
+// spec: JRN-020, JRN-026, JRN-033
 #[test]
 fn a_frame_has_these_bytes() {
     let bytes = encoded(&two_records());
     assert_eq!(bytes.len(), 512);
     check(
         &bytes[..64],
-        &expect![[r#"
+        &expect![[r"
         f7 4d 57 46 01 00 00 00 07 00 00 00 00 00 00 00
         02 00 00 00 1d 00 00 00 83 ee c3 26 f8 b0 d7 03
         58 c9 ac ef 05 00 00 00 01 00 00 00 68 65 6c 6c
-        6f 72 d8 e9 d3 00 00 00 00 01 02 01 00 ff 00 00"#]],
+        6f 72 d8 e9 d3 00 00 00 00 01 02 01 00 ff 00 00"]],
     );
     assert!(bytes[64..].iter().all(|&byte| byte == 0));
 }
 
+// spec: JRN-032
 #[test]
 fn a_frame_is_read_as_it_was_written() {
     let bytes = encoded(&two_records());
@@ -65,6 +67,7 @@ fn a_frame_is_read_as_it_was_written() {
     assert!(has_end_mark(head, &bytes));
 }
 
+// spec: JRN-021
 #[test]
 fn every_flipped_bit_and_every_cut_is_noticed() {
     let good = encoded(&two_records());
@@ -84,6 +87,7 @@ fn every_flipped_bit_and_every_cut_is_noticed() {
     assert!(decoded(&good[..length]).is_ok(), "the padding may be cut");
 }
 
+// spec: JRN-023
 #[test]
 fn a_frame_is_bound_to_its_file_and_its_place() {
     let bytes = encoded(&two_records());
@@ -91,6 +95,7 @@ fn a_frame_is_bound_to_its_file_and_its_place() {
     assert!(decode_head(&bytes, slot().salt, 4608).is_err());
 }
 
+// spec: JRN-025
 #[test]
 fn zeros_are_never_a_frame() {
     for salt in 0..10_000 {
@@ -100,6 +105,7 @@ fn zeros_are_never_a_frame() {
 
 // A CRC over records that are each followed by their own CRC has the same value whatever they hold.
 // The checksum of a record stands before it, so that the frame's checksum tells records apart.
+// spec: JRN-033
 #[test]
 fn the_checksum_of_the_frame_depends_on_what_the_records_hold() {
     let mut sums = std::collections::BTreeSet::new();
@@ -112,6 +118,7 @@ fn the_checksum_of_the_frame_depends_on_what_the_records_hold() {
     assert_eq!(sums.len(), 256);
 }
 
+// spec: JRN-024
 #[test]
 fn records_of_two_frames_do_not_mix() {
     let mut one = Batch::new();
@@ -125,6 +132,7 @@ fn records_of_two_frames_do_not_mix() {
     assert!(matches!(decoded(&mixed), Err(FrameFault::BodyChecksum { .. })));
 }
 
+// spec: JRN-022, JRN-027, JRN-030
 #[test]
 fn numbers_out_of_bounds_are_refused_though_the_checksum_holds() {
     let reseal = |change: &dyn Fn(&mut Vec<u8>)| {
@@ -163,6 +171,7 @@ fn any_bytes_can_be_read_without_a_panic() {
     }
 }
 
+// spec: JRN-028
 #[test]
 fn a_batch_has_a_bound_unless_it_is_one_record() {
     let mut batch = Batch::new();

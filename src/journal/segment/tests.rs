@@ -22,7 +22,7 @@ fn header() -> Header {
 fn a_header_has_these_bytes() {
     let page = header().encode(FileKind::Segment);
     assert_eq!(page.len(), 4096);
-    expect![[r#"
+    expect![[r"
         89 4d 57 4a 0d 0a 1a 0a 01 00 01 00 00 02 00 00
         74 68 65 20 73 74 6f 72 65 27 73 20 75 75 69 64
         03 00 00 00 00 00 00 00 73 10 00 00 00 00 00 00
@@ -31,13 +31,14 @@ fn a_header_has_these_bytes() {
         27 73 20 69 64 2e 2e 2e 02 00 00 00 00 00 00 00
         00 40 01 00 00 00 00 00 74 10 00 00 00 00 00 00
         ef be ad de 02 00 00 00 00 12 00 00 00 00 00 00
-        75 10 00 00 00 00 00 00 00 00 00 00 00 00 00 00"#]]
+        75 10 00 00 00 00 00 00 00 00 00 00 00 00 00 00"]]
     .assert_eq(&hex(&page[..144]));
     expect!["00 00 00 00 00 00 00 00 00 00 00 00 d3 1d eb 51"].assert_eq(&hex(&page[496..512]));
     assert!(page[136..508].iter().chain(&page[512..]).all(|&byte| byte == 0));
     assert_eq!(Header::decode(&page, FileKind::Segment), Ok(header()));
 }
 
+// spec: JRN-004
 #[test]
 fn every_flipped_bit_and_every_cut_of_a_header_is_noticed() {
     let page = header().encode(FileKind::Segment);
@@ -53,6 +54,7 @@ fn every_flipped_bit_and_every_cut_of_a_header_is_noticed() {
     assert_eq!(Header::decode(&[0; 4096], FileKind::Segment), Err(HeaderFault::Zero));
 }
 
+// spec: JRN-006
 #[test]
 fn a_transfer_in_text_mode_is_called_by_its_name() {
     let page = header().encode(FileKind::Segment);
@@ -62,6 +64,7 @@ fn a_transfer_in_text_mode_is_called_by_its_name() {
     assert_eq!(Header::decode(&page, FileKind::Snapshot), Err(HeaderFault::Magic));
 }
 
+// spec: JRN-005
 #[test]
 fn a_newer_format_is_refused_by_name_unless_old_readers_will_do() {
     let reseal = |version: u8, needs: u8| {

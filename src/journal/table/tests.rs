@@ -7,6 +7,7 @@ fn all() -> impl Iterator<Item = Facts> {
     })
 }
 
+// spec: REC-010
 #[test]
 fn each_combination_of_facts_has_exactly_one_row() {
     for facts in all() {

@@ -5,11 +5,11 @@ use super::*;
 /// Starts twice, and demands the same refusal and an untouched disk.
 fn refusal(bench: &Bench) -> JournalError {
     let before = bench.image();
-    let error = bench.try_open().err().expect("a start that refuses");
-    let again = bench.try_open().err().expect("a start that refuses again");
+    let error = bench.try_open().expect_err("a start that refuses");
+    let again = bench.try_open().expect_err("a start that refuses again");
     assert_eq!(error.to_string(), again.to_string());
     assert_eq!(bench.image(), before, "nothing changed by: {error}");
-    let seen = bench.scan().err().expect("the checker says the same");
+    let seen = bench.scan().expect_err("the checker says the same");
     assert_eq!(seen.to_string(), error.to_string());
     assert_eq!(error.exit_code(), 6, "{error}");
     error
@@ -39,6 +39,7 @@ fn segments() -> Bench {
     bench
 }
 
+// spec: REC-015
 #[test]
 fn a_flipped_bit_in_the_middle_names_its_place_and_what_is_whole_around_it() {
     let mut bench = Bench::new();
@@ -56,6 +57,7 @@ fn a_flipped_bit_in_the_middle_names_its_place_and_what_is_whole_around_it() {
     assert_eq!((damage.before, damage.after), (500, 499));
 }
 
+// spec: REC-001, REC-004
 #[test]
 fn a_flipped_bit_in_any_but_the_last_frame_is_damage() {
     let bench = filled(7);
@@ -69,6 +71,7 @@ fn a_flipped_bit_in_any_but_the_last_frame_is_damage() {
     }
 }
 
+// spec: JRN-015
 #[test]
 fn a_sealed_segment_must_reach_the_end_its_successor_names() {
     let bench = segments();
@@ -78,6 +81,7 @@ fn a_sealed_segment_must_reach_the_end_its_successor_names() {
     assert_eq!((damage.before, damage.seq, damage.after), (15, 16, 10));
 }
 
+// spec: JRN-014
 #[test]
 fn what_is_dead_in_a_sealed_segment_does_not_matter() {
     let bench = segments();
@@ -86,6 +90,7 @@ fn what_is_dead_in_a_sealed_segment_does_not_matter() {
     assert_eq!(bench.open().2.records.len(), 26);
 }
 
+// spec: REC-016
 #[test]
 fn a_missing_segment_is_noticed_wherever_it_is() {
     for index in 0..4 {
@@ -95,6 +100,7 @@ fn a_missing_segment_is_noticed_wherever_it_is() {
     }
 }
 
+// spec: JRN-055
 #[test]
 fn losing_all_segments_is_noticed() {
     let bench = filled(3);
@@ -140,6 +146,7 @@ fn a_copy_that_recovery_made_is_durable() {
     damage(&bench);
 }
 
+// spec: JRN-012
 #[test]
 fn a_bad_header_is_damage_in_any_segment() {
     for index in 0..4 {
@@ -170,6 +177,7 @@ fn an_empty_file_of_any_kind_is_never_taken_for_less_state() {
     }
 }
 
+// spec: REC-017, JRN-011
 #[test]
 fn files_of_another_store_are_refused() {
     let names = ["floor", "journal/0000000004-00000000000000000025.journal"];
@@ -185,6 +193,7 @@ fn files_of_another_store_are_refused() {
     assert!(matches!(refusal(&bench), JournalError::Foreign { .. }));
 }
 
+// spec: JRN-053
 #[test]
 fn an_older_floor_is_harmless() {
     let bench = filled(3);
@@ -196,6 +205,7 @@ fn an_older_floor_is_harmless() {
     assert_eq!(bench.open().2.records.len(), 4);
 }
 
+// spec: JRN-053, JRN-056
 #[test]
 fn a_lost_store_file_or_floor_is_made_again() {
     let bench = filled(3);
@@ -209,6 +219,7 @@ fn a_lost_store_file_or_floor_is_made_again() {
     }
 }
 
+// spec: JRN-010
 #[test]
 fn a_renamed_or_doubled_segment_is_refused() {
     let name = |number: u64| format!("journal/{number:010}-00000000000000000001.journal");
@@ -222,6 +233,7 @@ fn a_renamed_or_doubled_segment_is_refused() {
     damage(&bench);
 }
 
+// spec: JRN-023
 #[test]
 fn a_frame_at_the_wrong_place_is_noticed() {
     let bench = filled(7);
@@ -236,6 +248,7 @@ fn a_frame_at_the_wrong_place_is_noticed() {
     assert_eq!(damage(&bench).seq, 4);
 }
 
+// spec: JRN-005
 #[test]
 fn a_newer_format_is_refused_before_anything_is_touched() {
     let names = ["store", "journal/0000000001-00000000000000000001.journal"];
@@ -326,4 +339,23 @@ fn one_flipped_bit_is_never_a_silent_loss() {
 fn no_flipped_bit_is_a_silent_loss() {
     let counts = flip(0..);
     println!("same, refused, suspicious: {counts:?}");
+}
+
+// spec: REC-020
+#[test]
+fn a_snapshot_that_nothing_can_stand_in_for_is_missed() {
+    let bench = filled(3);
+    for _ in 0..3 {
+        let (mut journal, ..) = bench.open();
+        add(&mut journal, "x");
+        let writer = journal.snapshot_writer().unwrap();
+        journal.snapshot_done(writer.finish().unwrap()).unwrap();
+    }
+    let [older, newer] = bench.files("snapshots").try_into().unwrap();
+    edit(&newer, |bytes| bytes[4100] ^= 1);
+    assert!(bench.scan().is_ok());
+    edit(&older, |bytes| bytes[4100] ^= 1);
+    let JournalError::Missing { first_seq: 1, last_seq: Some(_), .. } = refusal(&bench) else {
+        panic!("the journal does not reach back")
+    };
 }

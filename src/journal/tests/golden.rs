@@ -83,7 +83,8 @@ fn make_the_golden_store() {
     for (path, bytes) in bench.image() {
         let name = path.strip_prefix(bench.path()).unwrap();
         put(&Path::new(HERE).join(name), &bytes);
-        manifest.push_str(&format!("{} {:6} {}\n", digest(&bytes), bytes.len(), name.display()));
+        let line = [digest(&bytes), bytes.len().to_string(), name.display().to_string()];
+        manifest += &(line.join(" ") + "\n");
     }
     put(&Path::new(HERE).join("MANIFEST.txt"), manifest.as_bytes());
 }
@@ -92,7 +93,7 @@ fn make_the_golden_store() {
 fn digest(bytes: &[u8]) -> String {
     use sha2::Digest as _;
     let digest = sha2::Sha256::digest(bytes);
-    digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    frame::tests::hex(&digest[..16]).replace(' ', "")
 }
 
 #[test]

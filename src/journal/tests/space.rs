@@ -22,6 +22,7 @@ fn fault(call: Call, path: &'static str, error: ErrorKind) -> Fault {
     Fault { call: Some(call), path, times: usize::MAX, error: Some(error), ..Fault::default() }
 }
 
+// spec: JRN-044
 #[test]
 fn a_write_without_room_is_repeated_at_the_same_place_after_the_reserve_is_freed() {
     let (bench, disk, mut journal) = started();
@@ -39,6 +40,7 @@ fn a_write_without_room_is_repeated_at_the_same_place_after_the_reserve_is_freed
     assert_eq!(bench.open().2.texts(), ["a", "b", "c"]);
 }
 
+// spec: JRN-042
 #[test]
 fn when_the_reserve_does_not_help_the_writer_stops() {
     let (bench, disk, mut journal) = started();
@@ -51,6 +53,7 @@ fn when_the_reserve_does_not_help_the_writer_stops() {
     assert_eq!(bench.open().2.texts(), ["a"]);
 }
 
+// spec: JRN-046
 #[test]
 fn new_work_is_refused_when_only_the_reserve_is_left_and_taken_again_when_room_returns() {
     let (bench, disk, mut journal) = started();
@@ -70,6 +73,7 @@ fn new_work_is_refused_when_only_the_reserve_is_left_and_taken_again_when_room_r
     assert!(bench.path().join("reserve").exists());
 }
 
+// spec: JRN-047
 #[test]
 fn a_start_on_a_full_disk_uses_the_reserve() {
     let (bench, disk, journal) = started();
@@ -98,6 +102,7 @@ fn without_a_reserve_a_start_on_a_full_disk_says_so_and_changes_nothing_that_cou
     assert_eq!(bench.open().2.texts(), ["a"]);
 }
 
+// spec: JRN-045
 #[test]
 fn short_and_interrupted_writes_leave_the_same_bytes() {
     let written = |fault: Option<Fault>| {
@@ -136,6 +141,7 @@ fn a_write_of_nothing_is_an_error() {
         if source.kind() == ErrorKind::WriteZero));
 }
 
+// spec: JRN-043
 #[test]
 fn a_failed_sync_is_final_and_never_repeated() {
     let (bench, disk, mut journal) = started();
@@ -150,6 +156,7 @@ fn a_failed_sync_is_final_and_never_repeated() {
     assert!(texts == ["a"] || texts == ["a", "b"], "{texts:?}");
 }
 
+// spec: JRN-040
 #[test]
 fn each_commit_is_one_write_and_one_sync() {
     let (_bench, disk, mut journal) = started();
@@ -162,6 +169,7 @@ fn each_commit_is_one_write_and_one_sync() {
     assert_eq!(after, (before.0 + 3, before.1 + 3, before.2 + 6));
 }
 
+// spec: REC-018
 #[test]
 fn an_error_on_read_is_an_error_and_never_the_end() {
     let (bench, disk, mut journal) = started();
@@ -183,6 +191,7 @@ fn an_error_on_read_is_an_error_and_never_the_end() {
     assert_eq!(open_on(&bench, &disk).unwrap().1.records.len(), 31);
 }
 
+// spec: JRN-048
 #[test]
 fn a_file_system_that_cannot_preallocate_will_do() {
     let bench = Bench::new();
@@ -244,6 +253,7 @@ fn every_call_fails_once(error: ErrorKind, times: usize) {
     }
 }
 
+// spec: REC-002
 #[test]
 fn a_broken_call_loses_nothing_acknowledged() {
     every_call_fails_once(ErrorKind::Other, 1);
@@ -257,4 +267,26 @@ fn a_device_that_breaks_for_good_loses_nothing_acknowledged() {
 #[test]
 fn a_disk_that_fills_up_loses_nothing_acknowledged() {
     every_call_fails_once(ErrorKind::StorageFull, usize::MAX);
+}
+
+// spec: JRN-065
+#[test]
+fn segments_go_oldest_first_and_each_removal_is_synced() {
+    let (_bench, disk, mut journal) = started();
+    for round in 0..3 {
+        for n in 0..20 {
+            add(&mut journal, &format!("{round}-{n}"));
+        }
+        let writer = journal.snapshot_writer().unwrap();
+        journal.snapshot_done(writer.finish().unwrap()).unwrap();
+    }
+    let state = disk.state.lock().unwrap();
+    let removals: Vec<usize> = (0..state.log.len())
+        .filter(|&at| state.log[at].0 == Call::Remove && state.log[at].1.ends_with(".journal"))
+        .collect();
+    assert!(2 < removals.len());
+    assert!(removals.is_sorted_by_key(|&at| &state.log[at].1));
+    for at in removals {
+        assert_eq!(state.log[at + 1], (Call::SyncDir, "journal".to_owned()));
+    }
 }

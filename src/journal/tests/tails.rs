@@ -43,6 +43,7 @@ fn goes_on(bench: &Bench, texts: &[String]) {
     assert_eq!((again.len(), tail), (texts.len() + 1, TailClass::End));
 }
 
+// spec: REC-011
 #[test]
 fn a_last_record_cut_at_any_byte_is_torn_and_all_before_it_stay() {
     let (bench, path, last) = three_frames();
@@ -63,6 +64,7 @@ fn a_last_record_cut_at_any_byte_is_torn_and_all_before_it_stay() {
     assert_eq!(look(&bench), (vec!["a".into(), "b".into(), "c".into()], TailClass::End));
 }
 
+// spec: JRN-026
 #[test]
 fn zeros_that_begin_at_any_byte_of_the_last_record_are_no_alarm() {
     let (bench, path, last) = three_frames();
@@ -124,6 +126,7 @@ fn seven_stray_bytes_at_the_end_harm_nothing_however_often() {
     }
 }
 
+// spec: REC-030
 #[test]
 fn half_a_frame_at_the_end_is_never_appended_to() {
     let (bench, path, last) = three_frames();
@@ -162,6 +165,7 @@ fn random_bytes_behind_the_last_frame_are_torn_or_suspicious() {
     }
 }
 
+// spec: REC-012, REC-021, JRN-035
 #[test]
 fn a_flipped_bit_in_the_last_frame_is_suspicious_and_its_bytes_are_kept() {
     let (bench, path, last) = three_frames();
@@ -189,6 +193,7 @@ fn a_flipped_bit_in_the_last_frame_is_suspicious_and_its_bytes_are_kept() {
     assert_eq!(bench.open().2.records[2].0, 3 + SKIP);
 }
 
+// spec: JRN-035
 #[test]
 fn the_skip_survives_a_crash_before_the_first_new_record() {
     let (bench, path, last) = three_frames();
@@ -199,6 +204,7 @@ fn the_skip_survives_a_crash_before_the_first_new_record() {
     assert_eq!((recovery.tail, recovery.skipped_ahead), (TailClass::End, false));
 }
 
+// spec: REC-013
 #[test]
 fn a_suspicious_tail_can_be_a_reason_to_stop() {
     let (mut bench, path, last) = three_frames();
@@ -210,6 +216,7 @@ fn a_suspicious_tail_can_be_a_reason_to_stop() {
     assert_eq!(bench.image(), before);
 }
 
+// spec: REC-011
 #[test]
 fn frames_behind_a_lost_one_are_counted_and_not_applied() {
     let mut bench = Bench::new();
@@ -227,6 +234,7 @@ fn frames_behind_a_lost_one_are_counted_and_not_applied() {
     goes_on(&bench, &texts);
 }
 
+// spec: REC-031, JRN-014
 #[test]
 fn only_what_is_not_proven_durable_is_copied() {
     let (bench, path, last) = three_frames();
@@ -249,6 +257,7 @@ fn only_what_is_not_proven_durable_is_copied() {
     assert!(frames_of(&bench, &newest).is_empty(), "a clean end is proven");
 }
 
+// spec: REC-014
 #[test]
 fn a_blank_newest_segment_that_nothing_names_is_set_aside() {
     for length in [0, 100, 65536] {
@@ -267,6 +276,7 @@ fn a_blank_newest_segment_that_nothing_names_is_set_aside() {
     }
 }
 
+// spec: JRN-001, JRN-002
 #[test]
 fn what_a_crash_left_half_made_is_removed() {
     let (bench, ..) = three_frames();
@@ -280,4 +290,63 @@ fn what_a_crash_left_half_made_is_removed() {
     assert!(recovery.notes.iter().any(|note| note.contains("notes.txt")));
     assert!(stray.iter().all(|path| !bench.path().join(path).exists()));
     assert!(bench.path().join("journal/notes.txt").exists());
+}
+
+// spec: JRN-019
+#[test]
+fn a_segment_that_is_not_born_is_made_anew() {
+    let (bench, ..) = three_frames();
+    let floor = fs::read(bench.path().join("floor")).unwrap();
+    drop(bench.open());
+    assert_eq!(bench.segments().len(), 2);
+    for _ in 0..3 {
+        put(&bench.path().join("floor"), &floor); // its update did not reach the disk
+        assert_eq!(look(&bench).0, ["a", "b", "c"]);
+        drop(bench.open());
+        assert_eq!(bench.segments().len(), 2);
+    }
+    put(&bench.path().join("floor"), &floor);
+    fs::remove_file(bench.segments().pop().unwrap()).unwrap(); // nor did its name
+    assert_eq!(look(&bench).0, ["a", "b", "c"]);
+    let (mut journal, ..) = bench.open();
+    add(&mut journal, "d");
+    drop(journal);
+    put(&bench.path().join("floor"), &floor); // an older floor can't take back what was committed
+    assert_eq!(look(&bench).0, ["a", "b", "c", "d"]);
+}
+
+// spec: JRN-016
+#[test]
+fn the_sequence_can_skip_with_nothing_to_copy() {
+    let bench = Bench::new();
+    let (mut journal, ..) = bench.open();
+    add(&mut journal, "lost");
+    drop(journal);
+    edit(&bench.segments()[0], |bytes| bytes[4096 + 40] ^= 1);
+    let (mut journal, recovery, seen) = bench.open();
+    assert!(recovery.skipped_ahead && seen.records.is_empty());
+    assert_eq!(add(&mut journal, "a"), 1 + SKIP);
+    for n in 0..30 {
+        add(&mut journal, &format!("{n}"));
+    }
+    drop(journal);
+    let seen = bench.open().2;
+    assert_eq!((seen.records.len(), seen.records[0].0), (31, 1 + SKIP));
+    let before = bench.scan().unwrap();
+    assert_eq!((before.first_seq, before.next_seq), (1, 32 + SKIP));
+}
+
+#[test]
+fn a_snapshot_right_after_a_skip_covers_what_comes_next() {
+    let (bench, path, last) = three_frames();
+    edit(&path, |bytes| bytes[last + 1000] ^= 4);
+    for round in 0..4 {
+        let (mut journal, _, seen) = bench.open();
+        assert_eq!(seen.texts().len(), if round == 0 { 2 } else { 1 });
+        let writer = journal.snapshot_writer().unwrap();
+        journal.snapshot_done(writer.finish().unwrap()).unwrap();
+        add(&mut journal, "z");
+        assert_eq!(bench.scan().unwrap().exit_code(), 0);
+    }
+    assert!(bench.segments().len() <= 3, "{:?}", bench.segments());
 }
