@@ -112,6 +112,8 @@ pub(crate) struct Ledger {
     pub(crate) options: Options,
     pub(crate) book: Book,
     journal: Option<Journal<SimDisk>>,
+    /// A commit failed: none may succeed after it.
+    failed: bool,
 }
 
 /// What an open gave.
@@ -132,7 +134,13 @@ pub(crate) fn open(disk: &SimDisk, options: &Options, book: Book) -> Result<Open
     let mut history = History::default();
     let host = Host { machine_id: [1; 16], boot_id: [2; 16], random: 3 };
     let (journal, recovery) = Journal::open(disk.clone(), *options, host, &mut history)?;
-    let ledger = Ledger { disk: disk.clone(), options: *options, book, journal: Some(journal) };
+    let ledger = Ledger {
+        disk: disk.clone(),
+        options: *options,
+        book,
+        journal: Some(journal),
+        failed: false,
+    };
     Ok(Opened { ledger, history, recovery })
 }
 
@@ -156,6 +164,10 @@ impl Ledger {
         self.journal.as_mut().expect("a ledger is used while open")
     }
 
+    pub(crate) fn is_open(&self) -> bool {
+        self.journal.is_some()
+    }
+
     pub(crate) fn next_seq(&self) -> u64 {
         self.journal.as_ref().expect("a ledger is used while open").next_seq()
     }
@@ -169,17 +181,29 @@ impl Ledger {
         for body in &bodies {
             batch.push(KIND, false, body);
         }
+        if self.failed {
+            return Err(self.refused(&batch));
+        }
         assert!(self.book.last_seq() < first, "a sequence was handed out twice");
         self.book.batches.push((first, bodies));
         let submitted = self.book.batches.len();
         self.disk.mark(mark(self.book.acked, submitted));
-        let given = self.journal().commit(&batch)?;
+        let given = self.journal().commit(&batch).inspect_err(|_| self.failed = true)?;
         assert_eq!(given, first, "the sequence that was announced");
         self.book.acked = submitted;
         self.disk.mark(mark(submitted, submitted));
         Ok(())
     }
 
+    /// A commit after a failed one: refused, and without touching the disk.
+    fn refused(&mut self, batch: &Batch) -> JournalError {
+        let calls = self.disk.calls();
+        let error = self.journal().commit(batch).expect_err("a failed commit is the last");
+        assert_eq!(self.disk.calls(), calls, "no call after a failed commit");
+        error
+    }
+
+    /// Takes a snapshot; every other one has a commit while it is being written.
     pub(crate) fn snapshot(&mut self) -> Result<(), JournalError> {
         let records: Vec<Vec<u8>> = self.book.batches[..self.book.acked]
             .iter()
@@ -187,6 +211,9 @@ impl Ledger {
             .map(|(seq, body)| [seq.to_le_bytes().as_slice(), body].concat())
             .collect();
         let mut writer = self.journal().snapshot_writer()?;
+        if self.book.acked % 2 == 1 {
+            self.commit(&[20])?;
+        }
         for record in &records {
             writer.push(KIND, false, record)?;
         }
@@ -195,13 +222,13 @@ impl Ledger {
     }
 
     /// Ends cleanly.
-    pub(crate) fn close(mut self) -> Result<(), JournalError> {
+    pub(crate) fn close(&mut self) -> Result<(), JournalError> {
         self.journal.take().expect("a ledger is closed once").close()
     }
 
     /// Ends cleanly, starts again, and compares.
     pub(crate) fn reopen(&mut self) -> Result<(), JournalError> {
-        self.journal.take().expect("a ledger is closed once").close()?;
+        self.close()?;
         let opened = open(&self.disk, &self.options, self.book.clone())?;
         let all = self.book.acked;
         self.book.check(&opened.history, all, all).unwrap();
@@ -243,5 +270,5 @@ pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
 }
 
 pub(crate) fn is_segment(path: &str) -> bool {
-    path.starts_with("journal/") && !path.ends_with(".tmp")
+    path.starts_with("journal/") && path.ends_with(".journal")
 }

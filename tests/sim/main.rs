@@ -13,4 +13,5 @@
 mod disk;
 mod explore;
 mod journal_crash;
+mod journal_faults;
 mod ledger;
