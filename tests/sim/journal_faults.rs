@@ -11,7 +11,7 @@ use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times};
 use rustix::io::Errno;
 
 use crate::explore::{Expected, Explorer};
-use crate::ledger::{Book, Ledger, Step, open, options};
+use crate::ledger::{Book, Ledger, Step, fresh, open, options};
 
 /// Passes through everything a journal does, and a rotation and a snapshot twice.
 const STEPS: [Step; 11] = [
@@ -232,5 +232,147 @@ fn a_read_that_is_interrupted_or_short_is_continued() {
     each_call_is_continued(Op::Read, Failure::Error(Errno::INTR));
     for most in [1, 31, 512, 4095] {
         each_call_is_continued(Op::Read, Failure::Short(most));
+    }
+}
+
+/// Disks as a crash can leave them after all steps, the last batch in flight.
+fn crashed_disks() -> (Book, usize, Vec<SimDisk>) {
+    let mut ledger = fresh(5);
+    for step in STEPS {
+        ledger.step(step).unwrap();
+    }
+    let must = ledger.book.acked;
+    ledger.disk.record_trail();
+    ledger.step(Step::Multi).unwrap();
+    let trail = ledger.disk.take_trail();
+    let in_flight = trail.iter().find(|point| point.doing.starts_with("Sync")).unwrap();
+    let mut dice = Dice::new(5);
+    let states = CrashStates::of(&in_flight.disk, Some(&mut dice.fork()));
+    let choices = states.choices(12, &mut dice);
+    let mut disks: Vec<_> = choices.iter().map(|choice| states.disk(choice)).collect();
+    disks.push(in_flight.disk.fork());
+    (ledger.book, must, disks)
+}
+
+#[test]
+fn a_start_that_fails_at_any_call_can_be_repeated() {
+    let (book, must, disks) = crashed_disks();
+    let expected = Expected { book: &book, must, may: must + 1 };
+    let mut explorer = Explorer::new(options(), 3);
+    let mut runs = 0;
+    for (which, disk) in disks.iter().enumerate() {
+        for op in Op::ALL {
+            for nth in 1.. {
+                let next = disk.fork();
+                next.fail(op, nth, Failure::Error(Errno::IO), Times::Once);
+                let result = open(&next, &options(), Book::default());
+                if next.failures() == 0 {
+                    break;
+                }
+                let origin = format!("disk {which}, EIO at {op:?} number {nth} of a start");
+                match result {
+                    Ok(opened) => drop(book.check(&opened.history, must, must + 1).unwrap()),
+                    Err(error) => assert!(is_io(&error), "{origin}: {error:?}"),
+                }
+                assert_eq!(next.violations(), Vec::<String>::new(), "{origin}");
+                explorer.check_killed(&next.restarted(), &expected, &origin);
+                runs += 1;
+            }
+        }
+    }
+    println!("{runs} failed starts, {}", explorer.figures());
+}
+
+#[test]
+fn a_sync_that_lied_and_owned_up_one_sync_later_leaves_a_run_or_a_refusal() {
+    let mut refused = 0;
+    for nth in 1.. {
+        let failure = Failure::Sync(PageFate::Late);
+        let plan = Plan { op: Op::Sync, nth, failure, times: Times::Once };
+        let Outcome { disk, book, met, .. } = plan.run();
+        if !met {
+            break;
+        }
+        let states = CrashStates::of(&disk, None);
+        for choice in states.choices(20, &mut Dice::new(nth)) {
+            match open(&states.disk(&choice), &options(), Book::default()) {
+                Ok(opened) => drop(book.check(&opened.history, 0, book.batches.len()).unwrap()),
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(0 < refused, "some of the loss shows");
+}
+
+/// Runs all steps on a disk with so many pages, then starts again on it and on a larger one.
+///
+/// A cautious user asks for room before each step, and is not started anew in between: the reserve
+/// carries one start.
+fn fill_up(pages: u64, ledger: &mut Ledger, cautious: bool) -> Result<(), JournalError> {
+    let error = STEPS.iter().find_map(|step| {
+        let room = match cautious {
+            true if *step == Step::Reopen => Ok(false),
+            true => ledger.has_room_for(step.bytes()),
+            false => Ok(true),
+        };
+        match room {
+            Ok(true) => ledger.step(*step).err(),
+            Ok(false) => None,
+            Err(error) => Some(error),
+        }
+    });
+    assert!(error.as_ref().is_none_or(JournalError::is_full), "{pages} pages: {error:?}");
+    let book = ledger.book.clone();
+    let expected = Expected { book: &book, must: book.acked, may: book.batches.len() };
+    let next = ledger.disk.restarted();
+    let start = open(&next.fork(), &options(), Book::default()).map(|opened| {
+        book.check(&opened.history, expected.must, expected.may).unwrap();
+    });
+    next.capacity(u64::MAX);
+    let origin = format!("a disk of {pages} pages");
+    Explorer::new(options(), pages).check_killed(&next, &expected, &origin);
+    start
+}
+
+#[test]
+fn a_disk_that_is_too_small_anywhere_loses_nothing() {
+    let needed = {
+        let mut ledger = fresh(1);
+        STEPS.iter().for_each(|step| ledger.step(*step).unwrap());
+        ledger.disk.used() / 4096
+    };
+    for pages in 0..=needed {
+        let disk = SimDisk::new(pages);
+        disk.capacity(pages * 4096);
+        match open(&disk, &options(), Book::default()) {
+            Ok(opened) => match fill_up(pages, &mut { opened.ledger }, false) {
+                Ok(()) => {}
+                Err(error) => assert!(error.is_full(), "{pages} pages: {error:?}"),
+            },
+            Err(error) => assert!(error.is_full(), "{pages} pages: {error:?}"),
+        }
+    }
+}
+
+#[test]
+fn who_asks_for_room_before_new_work_can_start_on_a_disk_that_is_full_to_the_byte() {
+    for pages in 0..40 {
+        let mut ledger = fresh(pages);
+        ledger.disk.capacity(ledger.disk.used() + pages * 4096);
+        let start = fill_up(pages, &mut ledger, true);
+        assert!(start.is_ok(), "{pages} pages free: {start:?}");
+    }
+}
+
+#[test]
+fn a_read_only_disk_is_refused_clearly_and_works_again_once_writable() {
+    let (book, must, disks) = crashed_disks();
+    for disk in disks {
+        disk.read_only(true);
+        let error = open(&disk, &options(), Book::default()).err().unwrap();
+        assert!(is_io(&error), "{error:?}");
+        disk.read_only(false);
+        let opened = open(&disk, &options(), Book::default()).unwrap();
+        book.check(&opened.history, must, must + 1).unwrap();
     }
 }

@@ -1,7 +1,9 @@
 //! A journal and the book a careful clerk keeps beside it: what was submitted, what was
 //! acknowledged, what has to come back. The one file of these tests that knows the journal's API.
 
-use midwatch::journal::{Batch, Host, Journal, JournalError, Options, Record, Recovery, Replay};
+use midwatch::journal::{
+    Batch, Host, Journal, JournalError, Options, Record, Recovery, Replay, Room,
+};
 use midwatch::sim::{Dice, SimDisk};
 
 const KIND: u16 = 7;
@@ -24,6 +26,17 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Bytes of records it commits, about.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Small | Self::Snapshot => 100,
+            Self::Multi => 1_300,
+            Self::Large => 9_200,
+            Self::Rotate => 3 * 12_100,
+            Self::Reopen => 0,
+        }
+    }
+
     pub(crate) const ALL: [Self; 6] =
         [Self::Small, Self::Multi, Self::Large, Self::Rotate, Self::Snapshot, Self::Reopen];
 }
@@ -166,6 +179,11 @@ impl Ledger {
 
     pub(crate) fn is_open(&self) -> bool {
         self.journal.is_some()
+    }
+
+    /// Whether new work of so many bytes may be taken on.
+    pub(crate) fn has_room_for(&mut self, bytes: u64) -> Result<bool, JournalError> {
+        Ok(self.journal().has_room_for(bytes)? == Room::Plenty)
     }
 
     pub(crate) fn next_seq(&self) -> u64 {
