@@ -237,6 +237,10 @@ fn prepare(disk: &impl Disk, plan: &Plan) -> Result<(), JournalError> {
         disk.create_dir(dir).map_err(|source| JournalError::io("create", dir, source))?;
     }
     sync_dir(disk, "")?;
+    if let Some(path) = &plan.unborn {
+        remove_if_there(disk, path)?;
+        sync_dir(disk, JOURNAL_DIR)?; // two segments must never carry one number
+    }
     plan.leftovers.iter().try_for_each(|path| remove_if_there(disk, path))
 }
 
