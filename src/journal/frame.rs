@@ -75,10 +75,11 @@ impl Batch {
         Self::default()
     }
 
-    /// Adds a record. The caller asked [`Batch::fits`] first.
+    /// Adds a record. The caller asked [`Batch::fits`] or [`Batch::fits_step`] first.
     pub fn push(&mut self, kind: u16, ignorable: bool, body: &[u8]) {
         assert!(body.len() <= RECORD_BODY_BYTES_MAX, "a record fits a frame");
-        assert!(self.fits(body.len()), "the batch has room for the record");
+        let total = self.bytes.len().saturating_add(body.len()).saturating_add(RECORD_HEADER_BYTES);
+        assert!(total <= BODY_BYTES_MAX, "the batch has room for the record");
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let flags = if ignorable { RECORD_IGNORABLE } else { 0 };
         self.bytes.extend_from_slice(&[0; 4]);
@@ -121,7 +122,13 @@ impl Batch {
     /// Whether a record with a body of this length may still be added: all records together stay
     /// within [`BATCH_BYTES_MAX`], or the record is the only one.
     pub fn fits(&self, body_len: usize) -> bool {
-        let more = body_len.saturating_add(RECORD_HEADER_BYTES);
+        self.fits_step(body_len, 1)
+    }
+
+    /// Whether the records of one logical step, which must not be split over two frames, may still
+    /// be added: as with one record, a step may be larger when it is alone.
+    pub fn fits_step(&self, body_bytes: usize, records: usize) -> bool {
+        let more = body_bytes.saturating_add(records.saturating_mul(RECORD_HEADER_BYTES));
         if self.is_empty() {
             return more <= BODY_BYTES_MAX;
         }

@@ -15,3 +15,4 @@ mod explore;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
+mod world;

@@ -1,0 +1,12 @@
+//! What travels between the daemon and its clients and workers, as JSON over HTTP.
+//!
+//! These shapes are the contract of `spec/api.md`: the server, the worker and the command line
+//! all use them, so none of them can drift. They carry data only; nothing here decides.
+
+mod problem;
+mod task;
+mod worker;
+
+pub use problem::{Code, Problem};
+pub use task::*;
+pub use worker::*;

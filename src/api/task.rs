@@ -1,0 +1,326 @@
+//! Tasks as clients see them.
+
+use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
+use crate::kernel::status::{Outcome, Reason, Status, Stop};
+use crate::kernel::task::Progress;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// `POST /v1/tasks`, and each line of a bulk submission.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubmitRequest {
+    /// The task type: a handler of the config, or `exec`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The payload as the JSON text it is; absent means `null`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Box<RawValue>>,
+    /// Smaller runs first; absent means 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// Earliest start, RFC 3339; not together with `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Earliest start as a span from now, `90s` or `1h30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+    /// Retries after the first failed attempt; absent means the type's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retry: Option<u32>,
+    /// Longest run of one attempt, `10m`; absent means the type's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
+    /// Idempotency key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// Answer to a submission: 201 when the task is new, 200 when its key was known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    /// The task.
+    pub id: TaskId,
+    /// Whether it was there already, under the same key.
+    pub existed: bool,
+}
+
+/// One line of the answer to a bulk submission; exactly one of `id` and `error` is set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BulkLine {
+    /// Number of the line that was read, from 1.
+    pub line: u64,
+    /// The task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<TaskId>,
+    /// Whether it was there already.
+    #[serde(default)]
+    pub existed: bool,
+    /// Why the line was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<super::Problem>,
+}
+
+/// A task, as `show --json` prints it. Times are RFC 3339 in UTC with milliseconds; what is
+/// absent is null.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskView {
+    /// The id.
+    pub id: TaskId,
+    /// The type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The payload.
+    pub payload: Box<RawValue>,
+    /// The status.
+    pub status: Status,
+    /// Smaller runs first.
+    pub priority: i32,
+    /// When it may run next, while it waits.
+    pub next_run_time: Option<String>,
+    /// Failed attempts so far that were followed by a retry.
+    pub retry_count: u32,
+    /// Failed attempts it may be retried after.
+    pub max_retry: u32,
+    /// Times its executor was lost.
+    pub lost_count: u32,
+    /// The last checkpoint.
+    pub checkpoint: Option<Box<RawValue>>,
+    /// The worker that runs it.
+    pub executor_id: Option<WorkerId>,
+    /// When its lease ends if nothing renews it (an estimate on the wall clock).
+    pub lease_expire_time: Option<String>,
+    /// When it was submitted.
+    pub created_at: String,
+    /// When its record last changed.
+    pub updated_at: String,
+    /// Idempotency key.
+    pub key: Option<String>,
+    /// Longest run of one attempt, such as `10m`.
+    pub timeout: Option<String>,
+    /// What its handler left as result.
+    pub result: Option<Box<RawValue>>,
+    /// The last error.
+    pub error: Option<String>,
+    /// The task that this one runs again.
+    pub retry_of: Option<TaskId>,
+    /// The schedule it came from.
+    pub schedule: Option<String>,
+    /// Tasks it waits for.
+    pub after: Option<Vec<TaskId>>,
+    /// What a person asked of it while it runs.
+    pub stop_requested: Option<Stop>,
+    /// The last progress its handler told.
+    pub progress: Option<Progress>,
+}
+
+/// `GET /v1/tasks`: a page of tasks, newest first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TaskList {
+    /// The tasks.
+    pub tasks: Vec<TaskView>,
+    /// Give this as `after` for the next page; null when there is none.
+    pub next: Option<TaskId>,
+    /// How many tasks there are in all, whatever the filter.
+    pub total: u64,
+}
+
+/// Query of `GET /v1/tasks`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    /// Statuses, separated by commas; absent means all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// One type.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Only tasks created at or after this instant (RFC 3339) or within this span (`2h`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<String>,
+    /// Tasks in the answer; absent means 50.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<usize>,
+    /// Only tasks older than this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<TaskId>,
+}
+
+/// `GET /v1/tasks/{id}/history`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct History {
+    /// The task itself.
+    pub task: TaskView,
+    /// Its transitions, oldest first.
+    pub transitions: Vec<TransitionView>,
+    /// Transitions left out between the first and the last hundred.
+    pub transitions_dropped: u64,
+    /// Its attempts, oldest first.
+    pub attempts: Vec<AttemptView>,
+}
+
+/// One line of a task's life.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TransitionView {
+    /// When.
+    pub at: String,
+    /// The sequence number of its record.
+    pub seq: Seq,
+    /// The status before; null for the first.
+    pub from: Option<Status>,
+    /// The status after; the same as before where only something about the task changed.
+    pub to: Status,
+    /// Why; null where the status stayed.
+    pub reason: Option<Reason>,
+    /// Who or what caused it.
+    pub by: String,
+    /// More, for people: worker and fence, error and wait, what was refused.
+    pub note: Option<String>,
+}
+
+/// One execution of a task.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AttemptView {
+    /// Number, from 1.
+    pub attempt: u32,
+    /// Fencing token.
+    pub fence: Fence,
+    /// The worker.
+    pub executor_id: WorkerId,
+    /// When it was leased.
+    pub leased_at: String,
+    /// When its process started, as far as was reported.
+    pub started_at: Option<String>,
+    /// When it ended.
+    pub ended_at: Option<String>,
+    /// Milliseconds it had been due before it was leased.
+    pub wait_ms: Millis,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// Exit status of its process.
+    pub exit_code: Option<i32>,
+    /// Signal that ended its process.
+    pub signal: Option<i32>,
+    /// Its error.
+    pub error: Option<String>,
+    /// Path of its log below the data directory.
+    pub log: String,
+}
+
+/// Answer to cancel, pause, resume, run-now, reset, retry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acted {
+    /// The task; for retry the new one.
+    pub id: TaskId,
+    /// Its status now.
+    pub status: Status,
+    /// The stop that its executor still has to obey.
+    pub stop_requested: Option<Stop>,
+    /// Whether anything changed; false when it was so already.
+    pub changed: bool,
+}
+
+/// Body of retry.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryRequest {
+    /// Whether to leave the old task's checkpoint behind.
+    #[serde(default)]
+    pub fresh: bool,
+}
+
+/// Body of reset.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResetRequest {
+    /// A new limit of retries.
+    #[serde(default)]
+    pub max_retry: Option<u32>,
+}
+
+/// `GET /v1/status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StatusView {
+    /// Version of the daemon.
+    pub version: String,
+    /// Name of the host.
+    pub host: String,
+    /// Pid of the engine.
+    pub pid: u32,
+    /// Milliseconds since the engine started to serve.
+    pub uptime_ms: u64,
+    /// The data directory.
+    pub data_dir: String,
+    /// The fsync policy in force.
+    pub fsync: String,
+    /// `OK`, `ATTENTION` or `CRITICAL`.
+    pub health: String,
+    /// The points of attention, each with the command that helps.
+    pub attention: Vec<Attention>,
+    /// Sequence number of the last durable record.
+    pub seq: Seq,
+    /// Tasks by status.
+    pub tasks: std::collections::BTreeMap<String, u64>,
+    /// Milliseconds that the task has been due which waits longest.
+    pub oldest_waiting_ms: Option<u64>,
+    /// Workers alive.
+    pub workers_alive: u32,
+    /// Workers silent for a while.
+    pub workers_suspect: u32,
+    /// Workers silent for too long.
+    pub workers_offline: u32,
+    /// Slots of all living workers.
+    pub slots: u32,
+    /// Slots that hold a lease.
+    pub slots_busy: u32,
+    /// Segment files of the journal.
+    pub journal_segments: u64,
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Syncs since the engine started.
+    pub syncs: u64,
+    /// Bytes free on the file system of the data directory.
+    pub disk_free: Option<u64>,
+    /// What recovery found at the last start.
+    pub recovery: String,
+    /// Digest of the state, when it was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// One thing that needs a person.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Attention {
+    /// Whether somebody should get up for it.
+    pub critical: bool,
+    /// What is wrong.
+    pub what: String,
+    /// The commands that help.
+    pub commands: Vec<String>,
+}
+
+/// One event of `GET /v1/events`, the data of a server-sent event whose id is `seq`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its sequence number.
+    pub seq: Seq,
+    /// When.
+    pub at: String,
+    /// Kind of event, such as `leased`.
+    pub event: String,
+    /// The task it is about.
+    pub task: Option<TaskId>,
+    /// The type of that task.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// The status before, where it changed.
+    pub from: Option<Status>,
+    /// The status after, where it changed.
+    pub to: Option<Status>,
+    /// Why it changed.
+    pub reason: Option<Reason>,
+    /// Who or what caused it.
+    pub by: String,
+    /// More, for people.
+    pub note: Option<String>,
+}

@@ -1,0 +1,57 @@
+//! Every bound of midwatch in one place; they check each other at compile time.
+//!
+//! A bound that is written is also the bound that is read: what a peer or a file claims beyond it
+//! is refused, never allocated.
+
+/// Largest payload, and largest checkpoint, of one task.
+pub const PAYLOAD_BYTES_MAX: usize = 1 << 20;
+
+/// Largest result an attempt may leave.
+pub const RESULT_BYTES_MAX: usize = 64 << 10;
+
+/// Longest line on a handler's control channel: a full checkpoint and the words around it.
+pub const CONTROL_LINE_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + (4 << 10);
+
+/// Deepest JSON accepted anywhere; `serde_json` refuses to parse deeper than 128.
+pub const JSON_DEPTH_MAX: usize = 100;
+
+/// Longest name of a task type, an idempotency key, or a worker.
+pub const NAME_BYTES_MAX: usize = 255;
+
+/// Longest error text kept with an attempt; the whole of it is in the attempt's log.
+pub const ERROR_TEXT_BYTES_MAX: usize = 4 << 10;
+
+/// Largest body of one request, bulk submission excepted.
+pub const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// Largest body of one bulk submission; bigger imports are sent in pieces by the client.
+pub const BULK_BODY_BYTES_MAX: usize = 64 << 20;
+
+/// Connections served at once; the next one waits in the kernel's backlog.
+pub const CONNECTIONS_MAX: usize = 1024;
+
+/// Requests that may wait for the engine; a full queue answers "busy" instead of growing.
+pub const INPUTS_QUEUED_MAX: usize = 4096;
+
+/// Inputs decided in one turn of the engine, so that no turn is without end.
+pub const INPUTS_PER_TURN_MAX: usize = 512;
+
+/// Tasks leased in one request.
+pub const LEASES_PER_REQUEST_MAX: usize = 1024;
+
+/// Transitions of one task that are kept from its beginning, and again from its end.
+pub const TRANSITIONS_KEPT: usize = 100;
+
+/// Attempts of one task that are kept, the latest ones.
+pub const ATTEMPTS_KEPT: usize = 20;
+
+/// Tasks in one answer to `list`.
+pub const LIST_PAGE_MAX: usize = 10_000;
+
+/// Tasks that one `list` request may look at before it answers with a place to go on from.
+pub const LIST_VISITED_MAX: usize = 200_000;
+
+const _: () = assert!(PAYLOAD_BYTES_MAX < CONTROL_LINE_BYTES_MAX);
+const _: () = assert!(CONTROL_LINE_BYTES_MAX < BODY_BYTES_MAX, "a checkpoint must fit a request");
+const _: () = assert!(RESULT_BYTES_MAX < PAYLOAD_BYTES_MAX);
+const _: () = assert!(INPUTS_PER_TURN_MAX <= INPUTS_QUEUED_MAX);
