@@ -2,6 +2,8 @@
 
 pub mod api;
 #[cfg(feature = "host")]
+pub mod cli;
+#[cfg(feature = "host")]
 pub mod config;
 pub mod journal;
 pub mod kernel;
