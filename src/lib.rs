@@ -4,3 +4,5 @@ pub mod api;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+#[cfg(feature = "host")]
+pub mod supervisor;
