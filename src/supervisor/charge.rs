@@ -1,6 +1,6 @@
 //! A child that is looked after: its process while it runs, and the care for it.
 
-use super::child::Process;
+use super::child::{Process, Sign};
 use super::policy::{Care, News, Now};
 use rustix::process::{Pid, Signal, WaitStatus};
 use std::ffi::OsString;
@@ -36,14 +36,14 @@ pub(crate) struct Charge {
     process: Option<Process>,
     /// The other end of its probe pipe is open.
     listening: bool,
-    /// It has shown a sign of life since its start.
-    heard: bool,
+    /// It has begun to do its work.
+    ready: bool,
 }
 
 impl Charge {
     /// A child that has yet to be started.
     pub(crate) const fn new(name: String, role: Role, args: Vec<OsString>, care: Care) -> Self {
-        Self { name, role, args, care, process: None, listening: false, heard: false }
+        Self { name, role, args, care, process: None, listening: false, ready: false }
     }
 
     pub(crate) const fn is_running(&self) -> bool {
@@ -78,7 +78,7 @@ impl Charge {
             Ok(process) => {
                 tracing::info!(name = self.name, pid = process.pid().as_raw_nonzero(), "started");
                 self.care.started(now);
-                (self.listening, self.heard) = (true, false);
+                (self.listening, self.ready) = (true, false);
                 self.process = Some(process);
             }
             Err(error) => {
@@ -87,18 +87,23 @@ impl Charge {
         }
     }
 
-    /// Takes the signs of life that have come; says whether they were the first.
+    /// Takes the signs of life that have come; says whether it has just begun to do its work.
     pub(crate) fn listen(&mut self, now: Now) -> bool {
         let Some(process) = self.listening() else { return false };
         let heard = process.listen();
         self.listening = heard.open;
-        if !heard.heard {
-            return false;
-        }
-        self.heard = true;
-        match self.care.heard(now) {
+        let news = match heard.sign {
+            Sign::None => return false,
+            Sign::Life => {
+                self.care.stirred(now);
+                return false;
+            }
+            Sign::Work => self.care.heard(now),
+        };
+        match news {
             Some(News::Ready) => {
                 tracing::info!(name = self.name, "ready");
+                self.ready = true;
                 return true;
             }
             Some(News::Recovered) => tracing::info!(name = self.name, "recovered, and stays up"),
@@ -122,10 +127,10 @@ impl Charge {
         }
     }
 
-    /// Has it reload its configuration. One that has not spoken yet may not have its handler
-    /// either, and reads the configuration as it is now.
+    /// Has it reload its configuration. One that is not ready may not have its handler either,
+    /// and reads the configuration as it is now.
     pub(crate) fn reload(&self) {
-        if self.heard {
+        if self.ready {
             self.signal(Signal::HUP);
         }
     }

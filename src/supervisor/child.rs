@@ -15,6 +15,8 @@ use std::process::{Command, Stdio};
 const LIFELINE_FD: i32 = 3;
 /// Where a child writes its signs of life.
 const PROBE_FD: i32 = 4;
+/// The sign of life of an engine that recovers and does not serve yet; any other says it serves.
+const STARTING: u8 = b's';
 /// Variables of the init system that are meant for the supervisor alone.
 const OURS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
@@ -32,6 +34,8 @@ impl Process {
     /// a Ctrl-C at the terminal reaches the supervisor alone and the order of stopping is kept.
     ///
     /// The child has descriptors 0 to 2 (0 is empty) and its two pipes, no signal blocked.
+    /// The numbers of the pipes are taken in this process (by the signals' descriptors at least),
+    /// so that the pipe through which std learns of a failed exec cannot have them.
     pub(crate) fn start(program: &Path, role: &str, args: &[OsString]) -> io::Result<Self> {
         let (lifeline_theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
         // Neither side may ever wait here: not the child for a supervisor that was stopped for a
@@ -73,18 +77,19 @@ impl Process {
         self.probe.as_fd()
     }
 
-    /// Takes all signs of life that have arrived; says whether there was one, and whether more may
-    /// come.
+    /// Takes all signs of life that have arrived.
     pub(crate) fn listen(&self) -> Heard {
         let mut bytes = [0u8; 512];
-        let mut heard = false;
+        let mut heard = Heard { sign: Sign::None, open: true };
         loop {
             match rustix::io::read(&self.probe, &mut bytes) {
-                Ok(0) => return Heard { heard, open: false },
-                Ok(_) => heard = true,
+                Ok(n) if 0 < n => {
+                    let works = bytes.iter().take(n).any(|byte| *byte != STARTING);
+                    heard.sign = heard.sign.max(if works { Sign::Work } else { Sign::Life });
+                }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return Heard { heard, open: true },
-                Err(_) => return Heard { heard, open: false },
+                Err(rustix::io::Errno::AGAIN) => return heard,
+                Ok(_) | Err(_) => return Heard { open: false, ..heard },
             }
         }
     }
@@ -100,8 +105,19 @@ impl Process {
 /// What a probe pipe held.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heard {
-    /// There was at least one byte.
-    pub(crate) heard: bool,
+    /// The best of the signs.
+    pub(crate) sign: Sign,
     /// The child still has its end.
     pub(crate) open: bool,
+}
+
+/// What a child says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Sign {
+    /// Nothing.
+    None,
+    /// It lives, and gets ready.
+    Life,
+    /// It does its work.
+    Work,
 }

@@ -49,7 +49,7 @@ impl Pace {
 /// What the care for one child has come to, where somebody should hear of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// It showed its first sign of life: an engine serves now.
+    /// It does its work from now on: an engine serves.
     Ready,
     /// It has been well for long enough; crashes before are forgotten.
     Recovered,
@@ -63,7 +63,7 @@ pub(crate) enum News {
 enum Life {
     /// Not running; to be started at this instant.
     Waiting { until: Now },
-    /// Running; `first` and `last` are its signs of life, `last` at least its start.
+    /// Running; `first` is its first sign of work, `last` its last one of life, or its start.
     Running { first: Option<Now>, last: Now },
     /// Sent SIGKILL; its end has not been seen yet.
     Killed,
@@ -93,7 +93,14 @@ impl Care {
         self.life = Life::Running { first: None, last: now };
     }
 
-    /// The child showed a sign of life.
+    /// The child showed a sign of life, if not yet of work.
+    pub(crate) fn stirred(&mut self, now: Now) {
+        if let Life::Running { last, .. } = &mut self.life {
+            *last = now;
+        }
+    }
+
+    /// The child showed a sign of doing its work.
     pub(crate) fn heard(&mut self, now: Now) -> Option<News> {
         let Life::Running { first, last } = &mut self.life else { return None };
         *last = now;
@@ -252,6 +259,25 @@ mod tests {
             care.ended(now);
         }
         assert_eq!(care.next_wake(), Some(now + secs(30)));
+    }
+
+    // spec: SUP-004
+    #[test]
+    fn a_long_recovery_is_life_but_neither_work_nor_health() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        care.started(Now::ZERO);
+        for n in 0..100 {
+            care.stirred(secs(10 * n));
+            assert!(!care.is_overdue(secs(10 * n + 9)));
+        }
+        assert_eq!(care.heard(secs(1000)), Some(News::Ready));
+        care.ended(secs(1001));
+        care.started(secs(1001));
+        for n in 1001..1061 {
+            care.stirred(secs(n));
+            care.heard(secs(n));
+        }
+        assert_eq!(care.crashes(), 1, "a minute of recovery is no minute of health");
     }
 
     // spec: SUP-004

@@ -408,6 +408,24 @@ fn zombies_of(parent: Pid) -> usize {
     stats.filter(|stat| is_zombie(stat)).count()
 }
 
+// spec: SUP-004
+#[test]
+fn an_engine_that_recovers_is_alive_and_not_yet_ready() {
+    let script = r#"
+        if [ $role = engine ]; then
+            until [ -e "$DIR/recovered" ]; do printf s >&4; sleep 0.05; done
+        fi
+        beat
+    "#;
+    let it = Supervisor::start_with(script, &[("SILENT_MS", "2000")]);
+    let begun = Instant::now();
+    it.eventually("longer than silence may last", |_| Duration::from_secs(3) < begun.elapsed());
+    assert_eq!((it.count("engine start"), it.count("worker start")), (1, 0));
+    assert!(!it.log().contains("ready"));
+    fs::write(it.dir.path().join("recovered"), "").unwrap();
+    it.until_both_are_ready();
+}
+
 // spec: SUP-009
 #[test]
 fn sighup_is_passed_on_to_children_that_have_spoken() {
