@@ -1,8 +1,11 @@
 //! midwatch: the night-shift watchman of one machine.
 
 pub mod api;
+#[cfg(feature = "host")]
+pub mod config;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
 #[cfg(feature = "host")]
 pub mod supervisor;
+pub mod units;
