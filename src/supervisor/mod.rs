@@ -25,6 +25,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use policy::Pace;
+pub(crate) use sys::monotonic;
 
 /// What to start, and how.
 #[derive(Clone, Debug)]
