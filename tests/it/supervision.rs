@@ -41,6 +41,11 @@ impl Supervisor {
     }
 
     fn start_with(script: &str, settings: &[(&str, &str)]) -> Self {
+        Self::start_under(&[], script, settings)
+    }
+
+    /// `wrapper` is a command that runs the supervisor in surroundings of its making.
+    fn start_under(wrapper: &[&str], script: &str, settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         fs::write(&program, format!("{PROLOGUE}{script}")).unwrap();
@@ -49,7 +54,7 @@ impl Supervisor {
         let log = fs::File::create(dir.path().join("log")).unwrap();
         // Descriptor 9 is one that a careless parent leaves open.
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", r#"exec 9< /dev/null; exec "$@""#, "sh"]);
+        command.args(["-c", r#"exec 9< /dev/null; exec "$@""#, "sh"]).args(wrapper);
         command.arg(std::env::current_exe().unwrap());
         command.args(["--exact", "supervision::the_process_under_test", "--nocapture"]);
         command.env("DIR", dir.path()).env("SUPERVISE", &program).envs(settings.iter().copied());
@@ -398,14 +403,56 @@ fn orphans_are_reaped_and_no_exit_code_is_lost() {
     it.eventually("no zombie", |it| zombies_of(it.pid()) == 0);
 }
 
-fn zombies_of(parent: Pid) -> usize {
-    let is_zombie = |stat: &str| {
-        let fields: Vec<_> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
-        fields.first() == Some(&"Z") && fields.get(1) == Some(&&*parent.as_raw_pid().to_string())
+/// State and parent of every process.
+fn processes() -> Vec<(i32, String, i32)> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let stats = entries.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let read = |stat: String| {
+        let (before, after) = stat.rsplit_once(')')?;
+        let mut after = after.split_whitespace();
+        let pid = before.split(' ').next()?.parse().ok()?;
+        Some((pid, after.next()?.to_owned(), after.next()?.parse().ok()?))
     };
-    let processes = fs::read_dir("/proc").unwrap().flatten();
-    let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
-    stats.filter(|stat| is_zombie(stat)).count()
+    stats.filter_map(read).collect()
+}
+
+fn zombies_of(parent: Pid) -> usize {
+    let parent = parent.as_raw_pid();
+    processes().iter().filter(|(_, state, of)| state == "Z" && *of == parent).count()
+}
+
+fn child_of(parent: Pid) -> Pid {
+    let parent = parent.as_raw_pid();
+    let child = processes().iter().find(|(_, _, of)| *of == parent).map(|(pid, ..)| *pid);
+    child.and_then(Pid::from_raw).unwrap()
+}
+
+// spec: SUP-008
+#[test]
+fn as_pid_1_it_reaps_and_stops_like_anywhere_else() {
+    let namespace = ["unshare", "--user", "--map-root-user", "--pid", "--fork"];
+    let can = Command::new(namespace[0]).args(&namespace[1..]).arg("true").status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no pid namespace may be made here, so nobody can be PID 1");
+        return;
+    }
+    let script = r#"
+        trap 'note term; exit 0' TERM
+        note sees "$PPID"
+        [ $role = worker ] && for n in 1 2 3 4 5 6 7 8 9 10; do (sh -c 'exit 41' &); done
+        note spawned
+        beat
+    "#;
+    let mut it = Supervisor::start_under(&namespace, script, &[]);
+    it.until_both_are_ready();
+    assert_eq!(it.count("worker sees 1"), 1, "{}", it.notes());
+    let init = child_of(it.pid());
+    it.eventually("no zombie", |_| zombies_of(init) == 0);
+    kill_process(init, Signal::TERM).unwrap();
+    assert_eq!(it.end().code(), Some(0), "{}", it.log());
+    assert_eq!((it.count("worker term"), it.count("engine term")), (1, 1));
+    // The notes name pids of the namespace, which is gone with all that was in it.
+    fs::write(it.dir.path().join("notes"), "").unwrap();
 }
 
 // spec: SUP-004
