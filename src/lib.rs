@@ -7,8 +7,8 @@ pub mod engine;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
-#[cfg(feature = "host")]
-pub mod supervisor;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "host")]
+pub mod supervisor;
 pub mod units;
