@@ -20,6 +20,8 @@ pub mod limits;
 pub mod process;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "host")]
+pub mod supervisor;
 pub mod units;
 #[cfg(feature = "host")]
 pub mod worker;
