@@ -133,6 +133,12 @@ impl Bench {
         }
     }
 
+    /// So many tasks in one frame.
+    pub(crate) fn submit_many(&mut self, count: u64) {
+        let spec = |number| Command::Submit(TaskSpec::new("fetch", format!("[{number}]")));
+        self.ask((0..count).map(spec).collect());
+    }
+
     pub(crate) fn act(&mut self, task: TaskId, verb: Verb) {
         self.ask_one(Command::Act { task, verb, max_retry: None, fresh: false });
     }
@@ -211,13 +217,8 @@ impl Bench {
         let reset =
             Command::Act { task: stuck, verb: Verb::Reset, max_retry: Some(7), fresh: false };
         self.ask_one(reset);
-        self.ask_one_silent(Command::Silent { worker, standing: Standing::Suspect });
+        self.ask_one(Command::Silent { worker, standing: Standing::Suspect });
         self.step(Input::WorkerDied { worker, reason: Reason::WorkerCrash });
-    }
-
-    /// A command that only the engine itself gives.
-    fn ask_one_silent(&mut self, command: Command) {
-        self.ask_one(command);
     }
 
     /// The segments, oldest first.

@@ -2,6 +2,7 @@
 
 use super::failure::{DAMAGED, DONE, Failure};
 use super::place::Store;
+use super::verify::things;
 use midwatch::engine::codec;
 use midwatch::engine::dump::record_json;
 use midwatch::engine::hex;
@@ -283,11 +284,8 @@ impl Found {
         let Self { file, offset, end, first_seq, count, .. } = self;
         let last = first_seq.saturating_add(u64::from(*count)).saturating_sub(1);
         writeln!(out, "{file}, byte {offset} to {}", end.saturating_sub(1))?;
-        writeln!(
-            out,
-            "  frame of {count} records, sequence {first_seq} to {last}{}",
-            self.words()
-        )?;
+        let (records, words) = (things(u64::from(*count), "record"), self.words());
+        writeln!(out, "  frame of {records}, sequence {first_seq} to {last}{words}")?;
         writeln!(out, "  header  {}", grouped(&self.head))?;
         for record in &self.records {
             record.print(out)?;

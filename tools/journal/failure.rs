@@ -113,22 +113,19 @@ pub(crate) fn refusal(error: &JournalError, dir: &str) -> Failure {
             let text = error.to_string();
             let mut lines = text.lines();
             let failure = Failure::new(code, lines.next().unwrap_or_default());
-            lines.fold(failure, |failure, line| failure.with_help(line.trim_start()))
+            lines.fold(failure, |failure, line| {
+                failure.with_help(line.trim_start_matches("  help: "))
+            })
         }
     };
     if code == DAMAGED { failure.with_help("Nothing was changed") } else { failure }
 }
 
 fn damaged(damage: &Damage, dir: &str) -> Failure {
-    let Damage { file, offset, seq, what, before, after, bytes } = damage;
-    let around = format!("{before} good records before it, {after} after it");
-    let around = match bytes {
-        0 => around,
-        _ => format!("{around} ({bytes} bytes up to the last one written in this file)"),
-    };
+    let Damage { file, offset, seq, what, before, after, bytes: _ } = damage;
     let place = at_byte(file, *offset);
     Failure::new(DAMAGED, format!("damaged journal: {file}, byte {offset} (sequence {seq})"))
-        .with_help(format!("{what}; {around}"))
+        .with_help(format!("{what}; {before} good records before it, {after} after it"))
         .with_help(format!("To look: midwatch-journal inspect{dir} --at {place}"))
 }
 

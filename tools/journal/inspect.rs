@@ -99,13 +99,12 @@ impl Table {
         for row in &self.0 {
             let Row { header, frames, records, end, .. } = row;
             let (records, frames) = (count(*records), count(*frames));
-            writeln!(
-                out,
-                "  {:>10}  {:>20}  {records:>9}  {frames:>9}  {end:>10}  {}",
-                header.number,
-                header.first_seq,
-                row.notes().join(", ")
-            )?;
+            let Header { number, first_seq, .. } = header;
+            let notes = row.notes().join(", ");
+            let line = format!(
+                "  {number:>10}  {first_seq:>20}  {records:>9}  {frames:>9}  {end:>10}  {notes}"
+            );
+            writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }

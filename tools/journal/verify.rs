@@ -44,16 +44,13 @@ fn print(store: &Store, checked: &Checked, out: &mut impl Write) -> io::Result<(
         _ => writeln!(out, "good: every record is whole and follows from those before it")?,
     }
     print_records(report, out)?;
-    let newest = report.snapshots.iter().rev().find(|snapshot| snapshot.fault.is_none());
-    match newest {
-        Some(SnapshotFile { seq, .. }) => {
-            writeln!(out, "  snapshots  {}, newest good one at {seq}", report.snapshots.len())?;
-        }
-        None => writeln!(out, "  snapshots  no good one")?,
-    }
-    let tasks = count(state.task_count() as u64);
-    let workers = state.workers().count();
-    writeln!(out, "  state      {tasks} tasks, {workers} workers")?;
+    let good = report.snapshots.iter().filter(|snapshot| snapshot.fault.is_none());
+    let seqs: Vec<_> = good.map(|snapshot| format!("at {}", snapshot.seq)).collect();
+    let seqs = if seqs.is_empty() { "none".to_owned() } else { seqs.join(", ") };
+    writeln!(out, "  snapshots  {seqs}")?;
+    let tasks = things(state.task_count() as u64, "task");
+    let workers = things(state.workers().count() as u64, "worker");
+    writeln!(out, "  state      {tasks}, {workers}")?;
     writeln!(out, "  digest     {}", digest(&state.image()))?;
     print_tail(store, report, out)?;
     for SnapshotFile { file, fault, .. } in &report.snapshots {
@@ -69,14 +66,19 @@ fn print(store: &Store, checked: &Checked, out: &mut impl Write) -> io::Result<(
 /// The line that says which records are held.
 pub(crate) fn print_records(report: &Report, out: &mut impl Write) -> io::Result<()> {
     let Report { first_seq, next_seq, records, frames, segments, .. } = report;
-    let held = count(*records);
-    let frames = count(*frames);
-    let size = bytes(report.bytes);
     let range = match records {
         0 => "none yet".to_owned(),
         _ => format!("{first_seq} to {}", next_seq.saturating_sub(1)),
     };
-    writeln!(out, "  records    {range}: {held} in {frames} frames, {segments} segments, {size}")
+    let (held, frames) = (count(*records), things(*frames, "frame"));
+    let (segments, size) = (things(*segments, "segment"), bytes(report.bytes));
+    writeln!(out, "  records    {range}: {held} in {frames}, {segments}, {size}")
+}
+
+/// A number and what it counts.
+pub(crate) fn things(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(number))
 }
 
 /// The lines that say how the journal ends.
