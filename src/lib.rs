@@ -1,4 +1,9 @@
 //! midwatch: the night-shift watchman of one machine.
+//!
+//! It runs unattended tasks for months and loses nothing, with plain files and no database. Start
+//! with `spec/architecture.md`, then [`kernel`], which has the rules, and [`journal`], which has
+//! the bytes; [`engine`] joins the two, and everything above carries questions to it and answers
+//! back.
 
 pub mod api;
 #[cfg(feature = "host")]

@@ -14,3 +14,4 @@ mod disk;
 mod explore;
 mod journal_crash;
 mod ledger;
+mod world;
