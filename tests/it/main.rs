@@ -10,4 +10,6 @@
     reason = "a test may stop"
 )]
 
+mod journal_store;
+mod journal_tool;
 mod supervision;
