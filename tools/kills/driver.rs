@@ -19,42 +19,42 @@ use std::time::{Duration, Instant};
 
 /// What to do, and for how long.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// Kills, one a round.
-    pub rounds: u32,
+    pub(crate) rounds: u32,
     /// Clients that submit all the time.
-    pub clients: u32,
+    pub(crate) clients: u32,
     /// Decides who is killed, when, and what is submitted.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// The `midwatch` program.
-    pub program: PathBuf,
+    pub(crate) program: PathBuf,
     /// The `midwatch-journal` program.
-    pub journal_tool: PathBuf,
+    pub(crate) journal_tool: PathBuf,
     /// The handler script.
-    pub handler: PathBuf,
+    pub(crate) handler: PathBuf,
 }
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub(crate) struct Figures {
     /// Who was killed how often.
-    pub kills: BTreeMap<&'static str, u32>,
+    pub(crate) kills: BTreeMap<&'static str, u32>,
     /// Submissions that were acknowledged.
-    pub acknowledged: usize,
+    pub(crate) acknowledged: usize,
     /// Submissions repeated with their key after an unknown outcome.
-    pub repeated: u64,
+    pub(crate) repeated: u64,
     /// Tasks in the journal.
-    pub tasks: usize,
+    pub(crate) tasks: usize,
     /// Attempts that started a handler.
-    pub starts: usize,
+    pub(crate) starts: usize,
     /// Tasks by their last status.
-    pub ends: BTreeMap<String, usize>,
+    pub(crate) ends: BTreeMap<String, usize>,
     /// Transitions by reason.
-    pub reasons: BTreeMap<String, usize>,
+    pub(crate) reasons: BTreeMap<String, usize>,
     /// Records in the journal.
-    pub records: usize,
+    pub(crate) records: usize,
     /// Longest time from a kill until the daemon answered again.
-    pub slowest_return: Duration,
+    pub(crate) slowest_return: Duration,
 }
 
 /// A submission that was acknowledged.
@@ -84,7 +84,7 @@ struct House<'a> {
 ///
 /// # Panics
 /// With a sentence that says what was lost, doubled or left over.
-pub fn run(plan: &Plan, dir: &Path) -> Figures {
+pub(crate) fn run(plan: &Plan, dir: &Path) -> Figures {
     let mut house = House {
         plan,
         data: dir.join("data"),
@@ -157,7 +157,7 @@ impl House<'_> {
 
     fn wait_until_it_answers(&self) {
         let client = self.client();
-        wait_for("the daemon answers", Duration::from_secs(60), || {
+        wait_for("the daemon answers", Duration::from_mins(1), || {
             client.get::<StatusView>("/v1/status").is_ok()
         });
     }
@@ -186,7 +186,9 @@ impl House<'_> {
             _ => {
                 kill(engine);
                 self.kill_supervisor();
-                workers.into_iter().for_each(|pid| kill(Some(pid)));
+                for pid in workers {
+                    kill(Some(pid));
+                }
             }
         }
         if self.daemon.is_none() {
@@ -201,10 +203,8 @@ impl House<'_> {
     }
 
     fn wait_until_all_ended(&self) {
-        let mut last = String::new();
-        wait_for("every task ends", Duration::from_secs(180), || {
+        wait_for("every task ends", Duration::from_mins(3), || {
             let Some(status) = self.status() else { return false };
-            last = format!("{:?}", status.tasks);
             let open = ["PENDING", "RUNNING", "RETRYING", "PAUSED", "LOST"];
             open.iter().all(|word| status.tasks.get(*word).copied().unwrap_or(0) == 0)
         });
@@ -310,13 +310,14 @@ fn request(key: &str, payload: &str) -> SubmitRequest {
 fn kill(pid: Option<u32>) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // It may be gone already: then there was nothing to kill.
-        drop(rustix::process::kill_process(pid, rustix::process::Signal::KILL));
+        if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+            assert_eq!(error, rustix::io::Errno::SRCH, "only a process that is gone escapes");
+        }
     }
 }
 
 /// Waits for a condition, with a limit that only a fault reaches.
-pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
+pub(crate) fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
         assert!(began.elapsed() < limit, "waited {limit:?} in vain until {what}");
@@ -325,7 +326,7 @@ pub fn wait_for(what: &str, limit: Duration, mut condition: impl FnMut() -> bool
 }
 
 /// Living processes whose environment has `text`.
-pub fn processes_with(text: &str) -> Vec<u32> {
+pub(crate) fn processes_with(text: &str) -> Vec<u32> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
