@@ -1,6 +1,9 @@
 //! midwatch: the night-shift watchman of one machine.
 
 pub mod api;
+#[cfg(feature = "host")]
+pub mod config;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+pub mod units;
