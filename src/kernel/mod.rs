@@ -19,6 +19,8 @@ mod state;
 pub mod status;
 mod table;
 pub mod task;
+#[cfg(test)]
+mod tests;
 pub mod text;
 pub mod verdict;
 

@@ -176,16 +176,16 @@ impl State {
         self.index.ripe(self.seen).is_some()
     }
 
-    /// The lease that ends first: when, which task, which token.
-    pub fn first_lease_end(&self) -> Option<(ServiceTime, TaskId, Fence)> {
-        let (ends, id) = *self.index.lease_ends.first()?;
-        Some((ends, id, self.tasks.get(id)?.lease()?.fence))
+    /// The leases by the end of their time: when, which task, which token.
+    pub fn lease_ends(&self) -> impl Iterator<Item = (ServiceTime, TaskId, Fence)> {
+        let ends = self.index.lease_ends.iter();
+        ends.filter_map(|(ends, id)| Some((*ends, *id, self.tasks.get(*id)?.lease()?.fence)))
     }
 
     /// The leases that are over by `now`, earliest end first.
     pub fn ended_leases(&self, now: ServiceTime) -> impl Iterator<Item = (TaskId, Fence)> {
-        let over = self.index.lease_ends.iter().take_while(move |(ends, _)| *ends <= now);
-        over.filter_map(|(_, id)| Some((*id, self.tasks.get(*id)?.lease()?.fence)))
+        let over = self.lease_ends().take_while(move |(ends, _, _)| *ends <= now);
+        over.map(|(_, task, fence)| (task, fence))
     }
 
     /// When the next sleeping task is due: on the life clock, and on the wall clock.
