@@ -1,12 +1,17 @@
 //! midwatch: the night-shift watchman of one machine.
 
 pub mod api;
+pub mod clock;
 #[cfg(feature = "host")]
 pub mod config;
 pub mod engine;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+#[cfg(feature = "host")]
+pub mod process;
+#[cfg(feature = "host")]
+pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod units;
