@@ -1,6 +1,8 @@
 //! midwatch: the night-shift watchman of one machine.
 
 pub mod api;
+#[cfg(feature = "host")]
+pub mod client;
 pub mod clock;
 #[cfg(feature = "host")]
 pub mod config;
@@ -15,3 +17,5 @@ pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod units;
+#[cfg(feature = "host")]
+pub mod worker;
