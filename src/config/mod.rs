@@ -18,8 +18,8 @@ mod sections;
 mod show;
 
 pub use fault::{ConfigError, Fault};
-pub(crate) use nearest::nearest;
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
+pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
 pub use show::{Effective, Origin};
 

@@ -4,7 +4,7 @@ use super::{Engine, Input, Output, Recorded, Waiter, codec};
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, Room};
 use crate::kernel::event::{Actor, Event, Stamp};
-use crate::kernel::ids::{LifeTime, Millis, Moment, Seq};
+use crate::kernel::ids::{LifeTime, Millis, Moment, Seq, ServiceTime, WorkerId};
 use crate::kernel::{Answer, Command, Decision, Rejection, apply, decide};
 
 /// Records of a heartbeat wait at most this long for a frame to travel in.
@@ -49,7 +49,7 @@ impl<D: Disk> Engine<D> {
             Input::Ask { from, by, commands } => self.ask(from, &by, &commands, now),
             Input::AwaitLease { from, worker, secrets, patience } => {
                 let until = now.life.after(patience);
-                self.heard.insert(worker, now.service);
+                self.note_heard(worker, now.service);
                 self.waiters.push(Waiter { from, worker, secrets, until });
                 Ok(())
             }
@@ -64,6 +64,7 @@ impl<D: Disk> Engine<D> {
             }
             Input::WorkerDied { worker, reason } => {
                 let command = Command::Died { worker, reason };
+                self.heard.remove(&worker);
                 self.carry_out(&command, &Actor::Daemon, now).map(drop)
             }
             Input::SnapshotWritten(written) => self.snapshot_written(written),
@@ -94,22 +95,47 @@ impl<D: Disk> Engine<D> {
         by: &Actor,
         now: &mut Moment,
     ) -> Result<Result<Answer, Rejection>, JournalError> {
-        let speaker = command.speaker();
-        if let Some(Actor::Worker(worker)) = &speaker {
-            self.heard.insert(*worker, now.service);
-        }
-        if command.is_new_work() && !self.has_room()? {
-            return Ok(Err(Rejection::NoSpace));
+        if let Some(answer) = self.without_room(command)? {
+            return Ok(answer);
         }
         let moment = Self::roll(now);
-        match decide(&self.state, &self.rules, command, moment) {
+        let decision = decide(&self.state, &self.rules, command, moment);
+        let speaker = command.speaker();
+        let answer = match decision {
             Ok(Decision { events, answer }) => {
                 let by = speaker.as_ref().unwrap_or(by);
                 self.record(events, by, moment)?;
-                Ok(Ok(answer))
+                Ok(answer)
             }
-            Err(rejection) => Ok(Err(rejection)),
+            Err(rejection) => Err(rejection),
+        };
+        if let Some(Actor::Worker(worker)) = speaker {
+            self.note_heard(worker, now.service);
         }
+        Ok(answer)
+    }
+
+    /// A worker spoke; one that is not, or no longer, registered leaves no trace.
+    fn note_heard(&mut self, worker: WorkerId, at: ServiceTime) {
+        if self.state.worker(worker).is_some() {
+            self.heard.insert(worker, at);
+        } else {
+            self.heard.remove(&worker);
+        }
+    }
+
+    /// The answer while the disk is full: new work is refused, and what waits goes on waiting,
+    /// for the reserve belongs to the ends of what runs.
+    fn without_room(
+        &mut self,
+        command: &Command,
+    ) -> Result<Option<Result<Answer, Rejection>>, JournalError> {
+        let answer = match command {
+            Command::Lease { .. } => Ok(Answer::Leased(Vec::new())),
+            command if command.is_new_work() => Err(Rejection::NoSpace),
+            _ => return Ok(None),
+        };
+        Ok(if self.has_room()? { None } else { Some(answer) })
     }
 
     /// Applies and encodes the events of one step.

@@ -121,13 +121,9 @@ impl JournalError {
         }
     }
 
+    /// A failed sync is final whatever its errno: also one for want of space is never repeated.
     pub(super) fn sync(file: &str, source: io::Error) -> Self {
-        let file = file.to_owned();
-        if super::disk::is_full(&source) {
-            Self::NoSpace { doing: "sync", file, source }
-        } else {
-            Self::Sync { file, source }
-        }
+        Self::Sync { file: file.to_owned(), source }
     }
 
     pub(super) fn damage(damage: Damage) -> Self {

@@ -254,12 +254,15 @@ impl<D: Disk> Journal<D> {
         if fits && self.reserve.is_held() {
             return Ok(Room::Plenty);
         }
-        self.reserve.ensure(&self.disk)?;
-        let free = self.disk.free_space();
-        let free = free.map_err(|source| JournalError::io("ask for the space of", "", source))?;
-        let wanted = length.saturating_add(HEADER_BYTES).saturating_add(ROOM_SLACK_BYTES);
-        let enough = fits || wanted <= free;
-        Ok(if enough && self.reserve.is_held() { Room::Plenty } else { Room::ReserveOnly })
+        self.guard(|journal| {
+            journal.reserve.ensure(&journal.disk)?;
+            let free = journal.disk.free_space();
+            let free =
+                free.map_err(|source| JournalError::io("ask for the space of", "", source))?;
+            let wanted = length.saturating_add(HEADER_BYTES).saturating_add(ROOM_SLACK_BYTES);
+            let enough = (fits || wanted <= free) && journal.reserve.is_held();
+            Ok(if enough { Room::Plenty } else { Room::ReserveOnly })
+        })
     }
 
     /// Fails when the current segment no longer has its name: somebody removed the data directory

@@ -47,7 +47,9 @@ impl axum::body::HttpBody for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Self::Error>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(hyper::body::Frame::data(piece))))
+        self.0
+            .poll_recv(context)
+            .map(|piece| piece.map(|piece| Ok(hyper::body::Frame::data(piece))))
     }
 }
 

@@ -39,10 +39,8 @@ pub(crate) async fn events(
     query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Answered {
     let Query(EventsQuery { from, task }) = query.map_err(|error| invalid(error.body_text()))?;
-    let last: Option<u64> = headers
-        .get("last-event-id")
-        .and_then(|id| id.to_str().ok())
-        .and_then(|id| id.parse().ok());
+    let last: Option<u64> =
+        headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(|id| id.parse().ok());
     let from = last.map(|last| Seq(last.saturating_add(1))).or(from);
     let (to, feed) = mpsc::channel(BEHIND_MAX);
     app.hand.send(Message::Subscribe { from, to })?;

@@ -73,7 +73,8 @@ impl Feeds {
             slim(&mut recorded.event, &empty);
         }
         let batch = Arc::new(events);
-        self.followers.retain(|follower| follower.try_send(Feed::Events(Arc::clone(&batch))).is_ok());
+        self.followers
+            .retain(|follower| follower.try_send(Feed::Events(Arc::clone(&batch))).is_ok());
         self.count = self.count.saturating_add(batch.len());
         self.recent.push_back(batch);
         while KEPT < self.count

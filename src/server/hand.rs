@@ -76,13 +76,23 @@ pub(crate) enum Message {
     /// A look at the facts.
     Read(Read),
     /// A look that is repeated until it finds what it wants.
-    Watch { from: Ticket, on: Subject, look: Look },
+    Watch {
+        from: Ticket,
+        on: Subject,
+        look: Look,
+    },
     /// Somebody follows the events.
-    Subscribe { from: Option<Seq>, to: tokio::sync::mpsc::Sender<Feed> },
+    Subscribe {
+        from: Option<Seq>,
+        to: tokio::sync::mpsc::Sender<Feed>,
+    },
     /// Something happened that only the engine needs to know.
     Tell(Box<Input>),
     /// Not everything under that lease could be killed.
-    SweepFailed { task: TaskId, fence: Fence },
+    SweepFailed {
+        task: TaskId,
+        fence: Fence,
+    },
     /// Close the journal and end.
     Stop,
 }

@@ -45,10 +45,8 @@ impl Peer {
             ),
             _ => format!("only the daemon's user (uid {}) and root may", doors.owner),
         };
-        let problem = Problem::new(
-            Code::NotPermitted,
-            format!("uid {} may not {what}: {who}", self.uid),
-        );
+        let problem =
+            Problem::new(Code::NotPermitted, format!("uid {} may not {what}: {who}", self.uid));
         Err(match (access, &doors.operate) {
             (Access::Operate, None) => {
                 problem.with_help("name a group that may with `operate_group` in [http]")

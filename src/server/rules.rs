@@ -78,7 +78,8 @@ impl Kinds {
     /// Those of a config, and `exec`.
     pub(crate) fn of(config: &Config) -> Self {
         let handlers = config.handlers.iter();
-        let handlers = handlers.map(|(name, handler)| (name.as_str(), &handler.retry, handler.timeout));
+        let handlers =
+            handlers.map(|(name, handler)| (name.as_str(), &handler.retry, handler.timeout));
         let all = handlers.chain([(EXEC, &config.retry, None)]);
         let kinds = all.map(|(name, retry, timeout)| {
             let kind = Kind { name: name.into(), max_retry: retry.max_retry, timeout };

@@ -157,8 +157,8 @@ fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
 fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
     let machine = |error: io::Error| ServerError::host("read", Path::new("/proc"), &error);
     let boot_id = process::boot_id().map_err(machine)?;
-    let disk = RealDisk::open(data_dir)
-        .map_err(|error| ServerError::host("open", data_dir, &error))?;
+    let disk =
+        RealDisk::open(data_dir).map_err(|error| ServerError::host("open", data_dir, &error))?;
     let host = journal::Host {
         machine_id: short(&process::machine_id()),
         boot_id: short(&boot_id),
@@ -168,9 +168,10 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
         Engine::open(disk, journal_options(config), host, rules_from(config))?;
     engine.set_snapshot_after(config.journal.snapshot_after);
     let run_dir = data_dir.join("run");
-    let dead = engine.state().workers().filter_map(|worker| {
-        Some((worker.id, deaths::verdict(worker, &run_dir, &boot_id)?))
-    });
+    let dead = engine
+        .state()
+        .workers()
+        .filter_map(|worker| Some((worker.id, deaths::verdict(worker, &run_dir, &boot_id)?)));
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id: boot_id.as_str().into(),
@@ -244,7 +245,8 @@ async fn serve(
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
-    let host = Host::new((opened.engine, opened.clock), inbox, outbox.clone(), pulse.clone(), helpers);
+    let host =
+        Host::new((opened.engine, opened.clock), inbox, outbox.clone(), pulse.clone(), helpers);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });

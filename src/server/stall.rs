@@ -32,8 +32,7 @@ impl Stalling {
             return written;
         }
         let limit = self.limit;
-        let stalled =
-            self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
         match stalled.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,

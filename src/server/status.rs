@@ -122,7 +122,9 @@ pub(crate) async fn status(
     let Look { figures, tasks, seq, journal, mut attention, image } = look.await?;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
-        Some(image) => tokio::task::spawn_blocking(move || crate::engine::digest(&image)).await.ok(),
+        Some(image) => {
+            tokio::task::spawn_blocking(move || crate::engine::digest(&image)).await.ok()
+        }
         None => None,
     };
     let about = &app.about;
@@ -218,7 +220,8 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp) -> Vec<Attentio
     let waiting = state.index().overdue.len();
     if figures.alive == 0 && 0 < waiting {
         let waited = figures.oldest_waiting.unwrap_or_default();
-        let what = format!("no worker is alive while {waiting} due tasks wait, for {}", span(waited));
+        let what =
+            format!("no worker is alive while {waiting} due tasks wait, for {}", span(waited));
         let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
         points.push(point(true, what, &commands));
     }
@@ -257,14 +260,13 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
 fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
     let mut points = Vec::new();
     if let Some(suspicious) = &about.recovery.suspicious {
-        let commands = ["midwatch-journal verify".to_owned(), "midwatch-journal inspect".to_owned()];
+        let commands =
+            ["midwatch-journal verify".to_owned(), "midwatch-journal inspect".to_owned()];
         points.push(point(true, format!("at the last start {suspicious}"), &commands));
     }
     if about.fsync_is_weak {
-        let what = format!(
-            "fsync is `{}`: what was acknowledged may be lost with the power",
-            about.fsync
-        );
+        let what =
+            format!("fsync is `{}`: what was acknowledged may be lost with the power", about.fsync);
         points.push(point(false, what, &["midwatch config show".to_owned()]));
     }
     if let Some(free) = disk_free.filter(|free| *free < about.reserve.saturating_mul(2)) {

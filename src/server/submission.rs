@@ -30,8 +30,11 @@ impl Judge<'_> {
     pub(crate) fn spec(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
         let request: SubmitRequest = parse(json)?;
         let SubmitRequest { kind, payload, priority, at, delay, max_retry, timeout, key } = request;
-        let Some(known) = self.kinds.get(&kind) else { return Err(no_such_type(&kind, self.kinds)) };
-        let payload = payload.map_or_else(|| Text::from("null"), |payload| Box::<str>::from(payload).into());
+        let Some(known) = self.kinds.get(&kind) else {
+            return Err(no_such_type(&kind, self.kinds));
+        };
+        let payload =
+            payload.map_or_else(|| Text::from("null"), |payload| Box::<str>::from(payload).into());
         check_json("payload", &payload, PAYLOAD_BYTES_MAX)?;
         if kind == EXEC {
             self.peer.require(Access::Own, "submit commands of its own", self.doors)?;
@@ -41,7 +44,8 @@ impl Judge<'_> {
             return Err(invalid("`at` and `delay` exclude each other"));
         }
         let at = at.map(|at| parse_rfc3339(&at)).transpose().map_err(about("at"))?;
-        let delay = delay.map(|delay| parse_duration(&delay)).transpose().map_err(about("delay"))?;
+        let delay =
+            delay.map(|delay| parse_duration(&delay)).transpose().map_err(about("delay"))?;
         let timeout =
             timeout.map(|span| parse_duration(&span)).transpose().map_err(about("timeout"))?;
         if timeout == Some(Millis(0)) {
@@ -179,7 +183,9 @@ fn no_such_type(kind: &str, kinds: &Kinds) -> Failure {
     let listed: Vec<_> = kinds.names().take(LISTED_MAX).collect();
     let more = kinds.names().count().saturating_sub(listed.len());
     let help = match (listed.len(), more) {
-        (0, _) => "the config defines no type; add a [handlers.NAME] to it, or submit --exec".into(),
+        (0, _) => {
+            "the config defines no type; add a [handlers.NAME] to it, or submit --exec".into()
+        }
         (_, 0) => format!("known types: {}", listed.join(", ")),
         (_, more) => format!("known types: {}, and {more} more", listed.join(", ")),
     };
@@ -225,7 +231,8 @@ mod tests {
         assert_eq!(&*spec.payload, r#"{"a": 1}"#);
         assert_eq!((spec.max_retry, spec.timeout), (3, Some(Millis::secs(600))));
         assert_eq!((spec.priority, spec.key), (100, None));
-        let json = r#"{"type":"fetch_data","max_retry":0,"timeout":"2s","priority":-4,"delay":"1m"}"#;
+        let json =
+            r#"{"type":"fetch_data","max_retry":0,"timeout":"2s","priority":-4,"delay":"1m"}"#;
         let spec = spec_as(Access::Submit, json).unwrap();
         assert_eq!((spec.max_retry, spec.timeout), (0, Some(Millis::secs(2))));
         assert_eq!((spec.priority, spec.delay), (-4, Some(Millis::secs(60))));

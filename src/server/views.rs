@@ -9,9 +9,7 @@ use crate::api::{
 };
 use crate::engine::Recorded;
 use crate::kernel::event::{Actor, Event};
-use crate::kernel::ids::{
-    LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId,
-};
+use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Reason, Status, Stop};
 use crate::kernel::task::{Attempt, Lease, Task, Transition};
 use crate::kernel::text::Text;
@@ -272,7 +270,9 @@ fn note(event: &Event) -> Option<String> {
         Event::WorkerJoined(joined) => {
             Some(format!("worker {} ({})", joined.worker, joined.registration.name))
         }
-        Event::WorkerMoved(moved) => Some(format!("worker {} is {}", moved.worker, moved.to.word())),
+        Event::WorkerMoved(moved) => {
+            Some(format!("worker {} is {}", moved.worker, moved.to.word()))
+        }
         Event::Heard(heard) => Some(format!("worker {}", heard.worker)),
         Event::Refused(refused) => Some(refused.note()),
         Event::Started(started) => Some(format!("version {}", started.version)),

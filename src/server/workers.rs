@@ -124,7 +124,10 @@ fn registration(app: &App, request: RegisterRequest) -> Result<Registration, Fai
         return Err(invalid("`lock` must be the name of a file in run/: worker-SOMETHING.lock"));
     }
     if process.boot_id != app.boot_id {
-        return Err(invalid(format!("`process.boot_id` is not that of this boot, {}", app.boot_id)));
+        return Err(invalid(format!(
+            "`process.boot_id` is not that of this boot, {}",
+            app.boot_id
+        )));
     }
     if crate::process::is_free(&app.run_dir().join(&lock)).unwrap_or(false) {
         return Err(invalid(format!(

@@ -8,17 +8,24 @@
 #![expect(
     clippy::indexing_slicing,
     clippy::expect_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
     reason = "a simulator that is wrong about itself must stop at once"
 )]
 
+mod account;
 pub mod crash;
 pub mod dice;
 pub mod disk;
 pub mod fault;
 mod image;
 mod names;
+mod worker;
+pub mod world;
 
 pub use crash::{CrashChoice, CrashStates};
 pub use dice::Dice;
 pub use disk::{Point, SimDisk, SimFile};
 pub use fault::{Failure, Op, PageFate, Times};
+pub use world::{Deeds, Weather, World};
