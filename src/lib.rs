@@ -10,6 +10,7 @@ pub mod api;
 pub mod cli;
 #[cfg(feature = "host")]
 pub mod client;
+pub mod clock;
 #[cfg(feature = "host")]
 pub mod config;
 pub mod engine;
@@ -18,6 +19,8 @@ pub mod kernel;
 pub mod limits;
 #[cfg(feature = "host")]
 pub mod process;
+#[cfg(feature = "host")]
+pub mod server;
 #[cfg(feature = "sim")]
 pub mod sim;
 #[cfg(feature = "host")]
