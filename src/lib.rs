@@ -7,11 +7,21 @@
 
 pub mod api;
 #[cfg(feature = "host")]
+pub mod cli;
+#[cfg(feature = "host")]
+pub mod client;
+#[cfg(feature = "host")]
 pub mod config;
 pub mod engine;
 pub mod journal;
 pub mod kernel;
 pub mod limits;
+#[cfg(feature = "host")]
+pub mod process;
 #[cfg(feature = "sim")]
 pub mod sim;
+#[cfg(feature = "host")]
+pub mod supervisor;
 pub mod units;
+#[cfg(feature = "host")]
+pub mod worker;

@@ -507,14 +507,18 @@ fn a_snapshot_of_another_state_is_damage() {
     let written = write_snapshot(&State::default().image(), writer).unwrap();
     journal.snapshot_done(written).unwrap();
     journal.close().unwrap();
-    check(&bench, &["verify"], &expect![[r#"
+    check(
+        &bench,
+        &["verify"],
+        &expect![[r#"
         exit 6
         error: damaged journal: snapshots/00000000000000000002.snapshot, byte 0 (sequence 2)
           the snapshot is not what the records up to its sequence make up
           every checksum holds: the record was written so, or by another version
           To look: midwatch-journal inspect DIR --at 2
           Nothing was changed
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]

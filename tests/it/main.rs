@@ -12,3 +12,4 @@
 
 mod journal_store;
 mod journal_tool;
+mod supervision;
