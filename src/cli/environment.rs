@@ -19,6 +19,8 @@ pub(crate) struct Environment {
     pub(crate) columns: Option<usize>,
     /// `MIDWATCH_CONTROL_FD`: set inside a handler.
     pub(crate) control_fd: Option<String>,
+    /// `TMPDIR`: inside a handler, the attempt's own directory.
+    pub(crate) tmp: Option<PathBuf>,
 }
 
 impl Environment {
@@ -42,6 +44,7 @@ impl Environment {
                 .and_then(|columns| columns.parse().ok())
                 .filter(|columns| 0 < *columns),
             control_fd: text("MIDWATCH_CONTROL_FD"),
+            tmp: path("TMPDIR"),
         }
     }
 }
