@@ -71,7 +71,7 @@ impl Explorer {
         origin: &dyn fmt::Display,
     ) {
         let cuts = if self.dice.one_in(6) { 2 } else { 0 };
-        self.check_cutting(disk, expected, expected.mark.must, (0, cuts), origin);
+        self.check_cutting(disk, expected, (expected.mark.must, 0, cuts), origin);
     }
 
     /// As [`Explorer::check`] for a disk that kept what its last process wrote and did not sync:
@@ -82,15 +82,14 @@ impl Explorer {
         expected: &Expected<'_>,
         origin: &dyn fmt::Display,
     ) {
-        self.check_cutting(disk, expected, expected.handed_out(), (0, 3), origin);
+        self.check_cutting(disk, expected, (expected.handed_out(), 0, 3), origin);
     }
 
     fn check_cutting(
         &mut self,
         disk: &SimDisk,
         expected: &Expected<'_>,
-        must: usize,
-        (depth, cuts): (usize, usize),
+        (must, depth, cuts): (usize, usize, usize),
         origin: &dyn fmt::Display,
     ) {
         self.states += 1;
@@ -153,7 +152,7 @@ impl Explorer {
         let deeper = Origin { of: origin, point, how };
         let cuts = usize::from(depth < DEPTH_MAX);
         let disk = states.disk(&choice);
-        self.check_cutting(&disk, &expected, expected.mark.must, (depth, cuts), &deeper);
+        self.check_cutting(&disk, &expected, (expected.mark.must, depth, cuts), &deeper);
     }
 }
 
