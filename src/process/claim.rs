@@ -1,0 +1,237 @@
+//! An attempt claims its start: one name, two who may create it, the second yields.
+//!
+//! Between fork and exec the child creates `run/<fence>`, which says who it is. Before the task
+//! is leased again the sweeper creates the same name, empty, as a tombstone. So either the
+//! handler never starts, or whoever sweeps knows whom to kill; nothing depends on time.
+//!
+//! The content appears together with the name: it is written beside it and linked. Nothing is
+//! synced, since a power cut ends every process the names are about.
+
+use crate::api::ProcessId;
+use crate::kernel::ids::Fence;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::ffi::{CStr, CString};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const WORD: &str = "midwatch-claim 1";
+
+/// Who holds the name of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// Nobody: no child has started and none can any more.
+    Tombstone,
+    /// The handler that was started.
+    Claim {
+        /// Its process, the leader of a session of its own.
+        process: ProcessId,
+        /// The autogroup of that session, where the kernel has them.
+        autogroup: Option<u64>,
+    },
+    /// Something that is neither; only a crash of the whole host can leave that.
+    Unreadable,
+}
+
+/// The directory for temporary files of an attempt.
+pub fn tmp_dir(run_dir: &Path, fence: Fence) -> PathBuf {
+    run_dir.join(format!("{fence}.tmp"))
+}
+
+/// Everything the child needs for its claim, prepared before the fork: after it no allocation
+/// and no lock is allowed.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    name: CString,
+    aside: CString,
+    /// ` <pid namespace> <boot id>\n`
+    tail: Vec<u8>,
+}
+
+/// What a child reports when the tombstone was there first. Neither `chdir` nor `exec` fails
+/// with it, so the parent can tell it from their errors.
+pub(crate) const YIELDED: Errno = Errno::KEYREJECTED;
+
+/// What a child reports when the claim could not be written for another reason than lack of room.
+pub(crate) const UNCLAIMED: Errno = Errno::NOTRECOVERABLE;
+
+impl Claim {
+    pub(crate) fn new(run_dir: &Path, fence: Fence, child: (&str, u64)) -> io::Result<Self> {
+        let (boot_id, pid_namespace) = child;
+        let name = run_dir.join(fence.to_string());
+        let aside = run_dir.join(format!("{fence}.new"));
+        Ok(Self {
+            name: CString::new(name.as_os_str().as_bytes())?,
+            aside: CString::new(aside.as_os_str().as_bytes())?,
+            tail: format!(" {pid_namespace} {boot_id}\n").into_bytes(),
+        })
+    }
+
+    /// Claims the name for the calling process, which is a child between fork and exec.
+    ///
+    /// Only system calls and its own stack are used. Fails with [`YIELDED`] when the name is
+    /// taken; the child must then end without exec.
+    pub(crate) fn take(&self) -> Result<(), Errno> {
+        match self.write_and_link() {
+            Err(Errno::EXIST) => Err(YIELDED),
+            Err(Errno::NOSPC) => Err(Errno::NOSPC),
+            Err(_) => Err(UNCLAIMED),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn write_and_link(&self) -> Result<(), Errno> {
+        let mut line = Line::new();
+        line.push(WORD.as_bytes());
+        line.push(b" ");
+        line.push_number(u64::from(
+            rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
+        ));
+        line.push(b" ");
+        line.push_number(own_start_time()?);
+        line.push(b" ");
+        line.push_number(own_autogroup().unwrap_or(0));
+        line.push(&self.tail);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::open(self.aside.as_c_str(), flags, Mode::RUSR | Mode::WUSR)?;
+        let mut rest = line.bytes();
+        while !rest.is_empty() {
+            let written = rustix::io::write(&file, rest)?;
+            rest = rest.get(written..).unwrap_or_default();
+        }
+        let linked = rustix::fs::link(self.aside.as_c_str(), self.name.as_c_str());
+        // The name beside it is litter whatever became of the link; `remove` would take it too.
+        let _litter = rustix::fs::unlink(self.aside.as_c_str());
+        linked
+    }
+}
+
+/// A line built on the stack. What does not fit is cut off, which makes the claim unreadable and
+/// never wrong; a boot id and five numbers take half of the room.
+struct Line {
+    bytes: [u8; 256],
+    used: usize,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { bytes: [0; 256], used: 0 }
+    }
+
+    fn push(&mut self, more: &[u8]) {
+        for (place, byte) in self.bytes.iter_mut().skip(self.used).zip(more) {
+            *place = *byte;
+            self.used += 1;
+        }
+    }
+
+    fn push_number(&mut self, mut number: u64) {
+        let mut digits = [0_u8; 20];
+        let mut count = 0;
+        for place in digits.iter_mut().rev() {
+            *place = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+            count += 1;
+            if number == 0 {
+                break;
+            }
+        }
+        self.push(digits.get(digits.len() - count..).unwrap_or_default());
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.used).unwrap_or_default()
+    }
+}
+
+fn read_into(path: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::read(&file, buffer)
+}
+
+/// Field 22 of the own stat line, without allocation.
+fn own_start_time() -> Result<u64, Errno> {
+    let mut buffer = [0_u8; 1024];
+    let length = read_into(c"/proc/self/stat", &mut buffer)?;
+    let line = buffer.get(..length).unwrap_or_default();
+    let name_ends = line.iter().rposition(|byte| *byte == b')').ok_or(Errno::INVAL)?;
+    let after = line.get(name_ends + 1..).unwrap_or_default();
+    // After the name the line goes on with a blank and field 3, so field 22 is the 20th piece.
+    let field = after.split(|byte| *byte == b' ').nth(20).ok_or(Errno::INVAL)?;
+    number(field).ok_or(Errno::INVAL)
+}
+
+fn own_autogroup() -> Option<u64> {
+    let mut buffer = [0_u8; 64];
+    let length = read_into(c"/proc/self/autogroup", &mut buffer).ok()?;
+    let digits = buffer.get(..length)?.strip_prefix(b"/autogroup-")?;
+    number(digits.split(|byte| !byte.is_ascii_digit()).next()?)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |sum, digit| {
+        let value = digit.checked_sub(b'0').filter(|value| *value < 10)?;
+        sum.checked_mul(10)?.checked_add(u64::from(value))
+    })
+}
+
+/// Takes the name of an attempt so that its handler can no longer start, or says who has it.
+///
+/// Safe to repeat: a tombstone found is as good as one made.
+pub fn tombstone(run_dir: &Path, fence: Fence) -> io::Result<Held> {
+    let path = run_dir.join(fence.to_string());
+    let created = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+    match created {
+        Ok(_) => Ok(Held::Tombstone),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok(read(run_dir, fence)?.unwrap_or(Held::Unreadable))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Who holds the name of an attempt; `None` when nobody took it.
+pub fn read(run_dir: &Path, fence: Fence) -> io::Result<Option<Held>> {
+    let text = match fs::read(run_dir.join(fence.to_string())) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if text.is_empty() {
+        return Ok(Some(Held::Tombstone));
+    }
+    Ok(Some(parse(&text).unwrap_or(Held::Unreadable)))
+}
+
+fn parse(text: &str) -> Option<Held> {
+    let mut fields = text.strip_suffix('\n')?.strip_prefix(WORD)?.split_ascii_whitespace();
+    let pid = fields.next()?.parse().ok()?;
+    let start_time = fields.next()?.parse().ok()?;
+    let autogroup = fields.next()?.parse().ok().filter(|number| *number != 0);
+    let pid_namespace = fields.next()?.parse().ok()?;
+    let boot_id = fields.next()?.to_owned();
+    let process = ProcessId { pid, start_time, boot_id, pid_namespace };
+    Some(Held::Claim { process, autogroup })
+}
+
+/// Removes what an attempt left in `run/`: its claim or tombstone and its temporary directory.
+/// To be called once its end is durable, never before. What is not there is fine.
+pub fn remove(run_dir: &Path, fence: Fence) -> io::Result<()> {
+    for name in [fence.to_string(), format!("{fence}.new")] {
+        absent_is_fine(fs::remove_file(run_dir.join(name)))?;
+    }
+    absent_is_fine(fs::remove_dir_all(tmp_dir(run_dir, fence)))
+}
+
+fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,139 @@
+//! Who a process is, read from `/proc`.
+
+use crate::api::ProcessId;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// What `/proc/PID/stat` says about one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) session: u32,
+    pub(crate) threads: u32,
+    pub(crate) start_time: u64,
+}
+
+impl Stat {
+    /// Whether something of the process can still run. A zombie is dead, unless only its first
+    /// thread has ended.
+    pub(crate) fn is_living(&self) -> bool {
+        !matches!(self.state, 'Z' | 'X' | 'x') || self.threads > 1
+    }
+
+    /// Reads one line of the kernel. The name may hold spaces and brackets, so the fields are
+    /// counted from the last bracket on.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let (pid, rest) = line.split_once(" (")?;
+        let (name, rest) = rest.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        let small = |at: usize| number(at).and_then(|value| u32::try_from(value).ok());
+        Some(Self {
+            pid: pid.parse().ok()?,
+            name: name.to_owned(),
+            state: fields.first()?.chars().next()?,
+            parent: small(1)?,
+            session: small(3)?,
+            threads: small(17)?,
+            start_time: number(19)?,
+        })
+    }
+}
+
+/// The stat line of `pid`; `None` when there is no such process.
+pub(crate) fn stat(pid: u32) -> io::Result<Option<Stat>> {
+    let bytes = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(bytes) => bytes,
+        Err(error) if is_gone(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match Stat::parse(&String::from_utf8_lossy(&bytes)) {
+        Some(stat) => Ok(Some(stat)),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("/proc/{pid}/stat is not of the known form"),
+        )),
+    }
+}
+
+/// Whether reading below `/proc/PID` failed because the process ended meanwhile.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+/// The id that the kernel drew when it booted.
+pub fn boot_id() -> io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// The inode of the pid namespace this process lives in; pids mean nothing outside it.
+pub fn pid_namespace() -> io::Result<u64> {
+    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+}
+
+/// The number of the autogroup that the process's session was given, unique while the kernel
+/// runs; `None` where the kernel has no autogroups or the process is gone.
+pub(crate) fn autogroup(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?;
+    let digits = text.strip_prefix("/autogroup-")?;
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// This process.
+pub fn current() -> io::Result<ProcessId> {
+    let pid = std::process::id();
+    of(pid)?.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "/proc does not show us"))
+}
+
+/// The process that has the number `pid` now; `None` when there is none. A zombie still counts:
+/// its number is taken.
+pub fn of(pid: u32) -> io::Result<Option<ProcessId>> {
+    let Some(stat) = stat(pid)? else { return Ok(None) };
+    Ok(Some(ProcessId {
+        pid,
+        start_time: stat.start_time,
+        boot_id: boot_id()?,
+        pid_namespace: pid_namespace()?,
+    }))
+}
+
+/// Whether exactly this process is alive, as far as can be seen from here: a zombie is dead, and
+/// so is a process with the same number and another start time. From another boot nothing lives.
+///
+/// False also for a process of another pid namespace, whose number says nothing here: a false is
+/// proof of death only for a process of the caller's own namespace.
+pub fn is_alive(process: &ProcessId) -> io::Result<bool> {
+    if process.boot_id != boot_id()? || process.pid_namespace != pid_namespace()? {
+        return Ok(false);
+    }
+    let stat = stat(process.pid)?;
+    Ok(stat.is_some_and(|stat| stat.start_time == process.start_time && stat.is_living()))
+}
+
+/// A name for this machine that outlives reboots. Minimal hosts have no `/etc/machine-id`; then
+/// the firmware's serial number serves, then the host name.
+pub fn machine_id() -> String {
+    const SOURCES: &[&str] = &[
+        "/etc/machine-id",
+        "/var/lib/dbus/machine-id",
+        "/sys/class/dmi/id/product_uuid",
+        "/proc/device-tree/serial-number",
+    ];
+    SOURCES.iter().find_map(|source| machine_id_in(Path::new(source))).unwrap_or_else(|| {
+        let host = rustix::system::uname();
+        format!("host:{}", host.nodename().to_string_lossy())
+    })
+}
+
+fn machine_id_in(source: &Path) -> Option<String> {
+    let text = fs::read_to_string(source).ok()?;
+    let id = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+    // systemd writes this word into images that have not had their first boot.
+    (!id.is_empty() && id != "uninitialized").then(|| id.to_ascii_lowercase())
+}

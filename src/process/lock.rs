@@ -1,0 +1,63 @@
+//! The kernel lock that a worker holds for its whole life.
+//!
+//! A free lock proves that its worker is dead. A held one does not prove that it lives: a child
+//! between fork and exec holds it too.
+
+use rand::random;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// A worker's lock. Dropping it frees the lock and leaves the file; [`WorkerLock::retire`]
+/// removes that too.
+#[derive(Debug)]
+pub struct WorkerLock {
+    file: File,
+    path: PathBuf,
+    name: String,
+}
+
+impl WorkerLock {
+    /// Creates `worker-<random>.lock` in `run_dir` and takes the kernel lock on it. The pid inside
+    /// is for people; nothing reads it.
+    pub fn take(run_dir: &Path) -> io::Result<Self> {
+        let name = format!("worker-{:016x}.lock", random::<u64>());
+        let path = run_dir.join(&name);
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+        fs2::FileExt::lock_exclusive(&file)?;
+        writeln!(file, "{}", std::process::id())?;
+        Ok(Self { file, path, name })
+    }
+
+    /// The name of the file below `run/`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives the lock up and removes its file, after the daemon was told that the worker leaves.
+    pub fn retire(self) -> io::Result<()> {
+        fs::remove_file(&self.path)?;
+        fs2::FileExt::unlock(&self.file)
+    }
+}
+
+/// Whether nobody holds the lock at `path`: its worker is dead, or has left and removed it.
+///
+/// Looks with a shared lock for an instant, so it can never take a worker's place; a worker that
+/// starts at that instant waits for it.
+pub fn is_free(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    match fs2::FileExt::try_lock_shared(&file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => {
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}

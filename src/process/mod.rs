@@ -1,0 +1,36 @@
+//! Processes: who they are, how a handler's process starts, and how nothing of it is left.
+//!
+//! Three promises are kept here, and nowhere else:
+//!
+//! - *Nobody else is hit.* A process is named by boot, pid namespace, pid and start time
+//!   ([`ProcessId`](crate::api::ProcessId)); a number alone is never signalled.
+//! - *Two attempts of one task never run at once.* A starting handler claims the name
+//!   `run/<fence>` before its first instruction runs; [`sweep()`] takes the same name first or
+//!   kills what took it.
+//! - *An attempt leaves nothing running.* Session, autogroup, token in the environment and
+//!   adoption by a sub-reaper are the four ways a descendant is recognised.
+//!
+//! This module knows no task and no lease; it starts, recognises, signals and reaps. It is the
+//! only place with `unsafe`, and each use says why it is sound. What it costs: one thread that
+//! lives as long as the worker, because the kernel ties the death signal of a child to the
+//! *thread* that forked it.
+
+mod claim;
+mod descriptor;
+mod identity;
+mod lock;
+mod orphans;
+mod scan;
+mod spawn;
+mod sweep;
+#[cfg(test)]
+mod tests;
+
+pub use claim::{Held, read as read_claim, remove, tmp_dir, tombstone};
+pub use descriptor::{inherited, reserve_standard, watch_readable};
+pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace};
+pub use lock::{WorkerLock, is_free};
+pub use orphans::Adoption;
+pub use scan::{Found, Mark};
+pub use spawn::{Reply, Spawner, Start, StartError, Started};
+pub use sweep::{Killed, Swept, sweep};

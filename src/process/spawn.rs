@@ -1,0 +1,314 @@
+//! Starts handlers, on one thread that lives as long as the worker.
+//!
+//! The kernel sends a child its death signal when the *thread* that forked it ends, so the spawn
+//! thread must never end before the worker does. Between fork and exec the child makes system
+//! calls only; every string it needs exists before the fork.
+//!
+//! Order in the child: descriptor 3, a session of its own, the claim, the death signal, a check
+//! that the worker is still there, all other descriptors closed on exec, exec.
+
+use super::claim::{Claim, UNCLAIMED, YIELDED, tmp_dir};
+use super::{descriptor, identity};
+use crate::api::ProcessId;
+use crate::kernel::ids::Fence;
+use command_fds::{CommandFdExt, FdMapping};
+use rustix::fs::MemfdFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Seek, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+/// The descriptor of the control channel in a handler.
+const CONTROL: i32 = 3;
+
+/// A handler to be started.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Program and arguments; the program is looked up in the `PATH` of `env`.
+    pub command: Vec<OsString>,
+    /// Working directory; absent means the worker's.
+    pub cwd: Option<PathBuf>,
+    /// The whole environment, but for what is added here: `TMPDIR`, and
+    /// `MIDWATCH_CHECKPOINT_FILE` when there is a checkpoint.
+    pub env: BTreeMap<OsString, OsString>,
+    /// What the handler reads from its standard input.
+    pub payload: Vec<u8>,
+    /// The last checkpoint.
+    pub checkpoint: Option<Vec<u8>>,
+    /// The `run` directory, absolute.
+    pub run_dir: PathBuf,
+    /// The fencing token, whose name is claimed.
+    pub fence: Fence,
+}
+
+/// A handler that was started. Dropping it closes our ends and signals nothing.
+#[derive(Debug)]
+pub struct Started {
+    /// Its process, leader of a session and process group of its own.
+    pub process: ProcessId,
+    /// The autogroup of that session.
+    pub autogroup: Option<u64>,
+    /// Readable once the leader ended. It stays a zombie, its pid taken, until it is waited for.
+    pub pidfd: OwnedFd,
+    /// Our end of its descriptor 3.
+    pub control: UnixStream,
+    /// Its standard output.
+    pub stdout: OwnedFd,
+    /// Its standard error.
+    pub stderr: OwnedFd,
+}
+
+/// Why a handler did not start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StartError {
+    /// The attempt had been given up before its child could claim it; nothing ran.
+    Superseded,
+    /// The command cannot be run, and another attempt would not change that.
+    Command(String),
+    /// The host would not let us; another attempt may work.
+    Host(String),
+}
+
+/// Takes the result of one start, on the spawn thread: it must only pass it on.
+pub type Reply = Box<dyn FnOnce(Result<Started, StartError>) + Send>;
+
+type Job = (Box<Start>, Reply);
+
+/// The spawn thread. Dropping it ends the thread, and with it every handler it started.
+#[derive(Debug)]
+pub struct Spawner {
+    jobs: SyncSender<Job>,
+}
+
+impl Spawner {
+    /// Starts the thread. At most `queued_max` starts wait.
+    pub fn new(queued_max: usize) -> io::Result<Self> {
+        let (jobs, queue) = sync_channel::<Job>(queued_max);
+        let nursery = Nursery {
+            reserved: descriptor::reserve_standard()?,
+            worker: rustix::process::getpid(),
+            boot_id: identity::boot_id()?,
+            pid_namespace: identity::pid_namespace()?,
+        };
+        thread::Builder::new().name("spawn".into()).spawn(move || nursery.serve(&queue))?;
+        Ok(Self { jobs })
+    }
+
+    /// Has a handler started; `reply` learns what became of it. Never blocks: when too many wait,
+    /// or the thread is gone, the reply is an error at once.
+    pub fn start(&self, start: Start, reply: Reply) {
+        match self.jobs.try_send((Box::new(start), reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Full((_, reply)) | TrySendError::Disconnected((_, reply))) => {
+                reply(Err(StartError::Host("the spawn thread takes no more work".into())));
+            }
+        }
+    }
+}
+
+/// What the spawn thread owns.
+struct Nursery {
+    /// Keeps the numbers 0 to 3 taken.
+    reserved: Vec<File>,
+    worker: Pid,
+    boot_id: String,
+    pid_namespace: u64,
+}
+
+impl Nursery {
+    fn serve(self, queue: &Receiver<Job>) {
+        while let Ok((start, reply)) = queue.recv() {
+            reply(self.start(&start));
+        }
+        drop(self.reserved);
+    }
+
+    fn start(&self, start: &Start) -> Result<Started, StartError> {
+        let program = start.command.first();
+        let program = program.ok_or_else(|| StartError::Command("the command is empty".into()))?;
+        let host = |doing: &'static str| {
+            move |error: io::Error| StartError::Host(format!("{doing}: {error}"))
+        };
+        let tmp = tmp_dir(&start.run_dir, start.fence);
+        let env = prepare_directory(start, &tmp).map_err(host("cannot prepare its directory"))?;
+        let stdin = payload_file(&start.payload, &tmp).map_err(host("cannot pass the payload"))?;
+        let (control, theirs) =
+            UnixStream::pair().map_err(host("cannot open the control channel"))?;
+        let claim = Claim::new(&start.run_dir, start.fence, (&self.boot_id, self.pid_namespace))
+            .map_err(host("cannot prepare the claim"))?;
+
+        #[expect(clippy::disallowed_methods, reason = "this is the place that sets the group")]
+        let mut command = Command::new(program);
+        command.args(start.command.get(1..).unwrap_or_default()).env_clear().envs(env);
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(cwd) = &start.cwd {
+            command.current_dir(cwd);
+        }
+        let mapping = FdMapping { parent_fd: theirs.into(), child_fd: CONTROL };
+        command.fd_mappings(vec![mapping]).map_err(|error| StartError::Host(error.to_string()))?;
+        between_fork_and_exec(&mut command, claim, self.worker);
+        let spawned = command.spawn();
+        // Our copy of the handler's end of descriptor 3 lives in the command: it must go, or the
+        // channel never reaches its end.
+        drop(command);
+        let child = spawned.map_err(|error| explain(&error, start, program))?;
+        let child_id = child.id();
+        let (Some(stdout), Some(stderr)) = (child.stdout, child.stderr) else {
+            return Err(StartError::Host("the handler has no output pipes".into()));
+        };
+        watch(child_id)
+            .map(|(process, autogroup, pidfd)| Started {
+                process,
+                autogroup,
+                pidfd,
+                control,
+                stdout: stdout.into(),
+                stderr: stderr.into(),
+            })
+            .map_err(host("cannot watch the handler"))
+    }
+}
+
+/// Identity and descriptor of a child that nobody can have reaped yet.
+fn watch(pid: u32) -> io::Result<(ProcessId, Option<u64>, OwnedFd)> {
+    let gone = || io::Error::from(io::ErrorKind::NotFound);
+    let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or_else(gone)?;
+    let found = identity::of(pid).and_then(|process| process.ok_or_else(gone));
+    let opened = rustix::process::pidfd_open(raw, PidfdFlags::empty());
+    match (found, opened) {
+        (Ok(process), Ok(pidfd)) => Ok((process, identity::autogroup(pid), pidfd)),
+        (found, opened) => {
+            // Unwatched it must not run. It is an unreaped child, so the number is still its own.
+            let _already_gone = rustix::process::kill_process_group(raw, Signal::KILL);
+            let _reaped =
+                rustix::process::waitpid(Some(raw), rustix::process::WaitOptions::empty());
+            found?;
+            opened?;
+            Err(gone())
+        }
+    }
+}
+
+#[expect(unsafe_code, reason = "the claim belongs between fork and exec")]
+fn between_fork_and_exec(command: &mut Command, claim: Claim, worker: Pid) {
+    let in_child = move || {
+        rustix::process::setsid()?;
+        claim.take()?;
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // Had the worker died before the line above, the signal would never come.
+        if rustix::process::getppid() != Some(worker) {
+            return Err(Errno::SRCH.into());
+        }
+        close_on_exec_from(CONTROL + 1);
+        Ok(())
+    };
+    // SAFETY: the closure makes system calls and uses its own stack and the strings prepared in
+    // `claim`; it neither allocates nor takes a lock, also not for its errors, which are numbers.
+    unsafe { command.pre_exec(in_child) };
+}
+
+/// Marks every descriptor from `first` on to be closed by exec. Closing them here would cut the
+/// pipe over which a failing exec is reported.
+#[expect(unsafe_code, reason = "std and rustix do not offer close_range")]
+fn close_on_exec_from(first: i32) {
+    // SAFETY: this call touches no memory; it only sets a flag on descriptors of this process.
+    let done = unsafe {
+        libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
+    };
+    if done == 0 {
+        return;
+    }
+    // Kernels before 5.11: one by one, as far as a worker ever gets.
+    for number in first..4096 {
+        // SAFETY: setting a flag on a number; where nothing is open it fails with EBADF.
+        unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) };
+    }
+}
+
+/// Makes the attempt's own directory, and returns the environment that names it.
+fn prepare_directory(start: &Start, tmp: &Path) -> io::Result<BTreeMap<OsString, OsString>> {
+    match DirBuilder::new().mode(0o700).create(tmp) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let mut env = start.env.clone();
+    env.insert("TMPDIR".into(), tmp.into());
+    if let Some(checkpoint) = &start.checkpoint {
+        let path = tmp.join("checkpoint.json");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        options.open(&path)?.write_all(checkpoint)?;
+        env.insert("MIDWATCH_CHECKPOINT_FILE".into(), path.into());
+    }
+    Ok(env)
+}
+
+/// A file without a name that holds the payload: unlike a pipe it takes any handler's pace, also
+/// that of one which never reads.
+fn payload_file(payload: &[u8], tmp: &Path) -> io::Result<File> {
+    let mut file = if let Ok(memory) = rustix::fs::memfd_create("payload", MemfdFlags::CLOEXEC) {
+        File::from(memory)
+    } else {
+        // A kernel without memory files.
+        let path = tmp.join("payload");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(&path)?;
+        fs::remove_file(&path)?;
+        file
+    };
+    file.write_all(payload)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+/// Puts the number that the child reported into words.
+fn explain(error: &io::Error, start: &Start, program: &OsString) -> StartError {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    let shown = program.to_string_lossy();
+    if errno == Some(YIELDED) {
+        return StartError::Superseded;
+    }
+    if errno == Some(UNCLAIMED) {
+        let run = start.run_dir.display();
+        return StartError::Host(format!(
+            "cannot claim the start of attempt {} in {run}",
+            start.fence
+        ));
+    }
+    if let Some(cwd) = start.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
+        let cwd = cwd.display();
+        return StartError::Command(format!("cannot run `{shown}` in {cwd}: no such directory"));
+    }
+    match errno {
+        Some(Errno::NOENT) if !shown.contains('/') => {
+            StartError::Command(format!("cannot run `{shown}`: command not found"))
+        }
+        Some(Errno::NOENT) if Path::new(program).exists() => StartError::Command(format!(
+            "cannot run `{shown}`: the interpreter that its first line names is not there"
+        )),
+        Some(Errno::NOENT | Errno::NOTDIR) => {
+            StartError::Command(format!("cannot run `{shown}`: no such file"))
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            StartError::Command(format!("cannot run `{shown}`: not permitted or not executable"))
+        }
+        Some(Errno::NOEXEC | Errno::ISDIR | Errno::TOOBIG | Errno::INVAL | Errno::LOOP) => {
+            StartError::Command(format!("cannot run `{shown}`: {error}"))
+        }
+        _ if error.kind() == io::ErrorKind::InvalidInput => {
+            StartError::Command(format!("cannot run `{shown}`: {error}"))
+        }
+        _ => StartError::Host(format!("cannot start `{shown}`: {error}")),
+    }
+}

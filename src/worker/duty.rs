@@ -1,0 +1,353 @@
+//! What a worker does, one event after the other.
+//!
+//! This file begins and ends the work; `calls.rs` keeps the books of slots and requests, `life.rs`
+//! moves the attempts.
+
+use super::attempt::Attempt;
+use super::error::WorkerError;
+use super::events::{Event, Events, report};
+use super::handler::HandlerSpec;
+use super::link::{Link, Pauses};
+use super::output::Job;
+use crate::api::{End, LeaseProof, RegisterRequest, Registered, StopOrder, StopWord};
+use crate::client::ClientError;
+use crate::kernel::ids::{Fence, WorkerId};
+use crate::process::{Adoption, Spawner};
+use std::collections::{BTreeMap, VecDeque};
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::spawn_local;
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Between two bytes to the supervisor.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+
+/// No engine is asked more often, whatever it wants.
+const BEAT_EVERY_MIN: Duration = Duration::from_millis(10);
+
+/// How long a worker that is to end tries to hand over what ended, with the engine away.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+const ORPHANED_WITHIN: Duration = Duration::from_mins(1);
+
+/// Why no more work is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// It is.
+    No,
+    /// The supervisor is gone: what runs may finish.
+    Finishing,
+    /// SIGTERM: what runs is stopped and handed back.
+    Draining,
+}
+
+/// The books.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each says whether one kind of call is in flight"
+)]
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) attempts: BTreeMap<Fence, Attempt>,
+    /// Our id, while the engine knows us.
+    pub(super) worker: Option<WorkerId>,
+    /// The store's uuid, as far as it was ever told.
+    pub(super) store: String,
+    registering: bool,
+    /// Counts registrations, so that answers to an earlier one can be told.
+    pub(super) registration: u64,
+    /// Slots that a lease request in flight asks for.
+    pub(super) leasing: u32,
+    /// Ends not yet sent, and those that a finish request in flight carries.
+    pub(super) ends: VecDeque<End>,
+    pub(super) finishing: Vec<End>,
+    pub(super) finishing_slots: u32,
+    pub(super) beating: bool,
+    pub(super) beat_at: Instant,
+    pub(super) beat_every: Duration,
+    pub(super) beat_pauses: Pauses,
+    /// The orders that the last poll for stops told.
+    pub(super) known: Vec<StopOrder>,
+    pub(super) waiting_for_stops: bool,
+    /// No call that polls is made before this.
+    pub(super) polls_from: Instant,
+    probe_at: Instant,
+    pub(super) closing: Closing,
+    /// Since when there is nothing left to do but to hand over ends and leave.
+    idle_since: Option<Instant>,
+    pub(super) leaving: bool,
+    is_over: bool,
+}
+
+impl State {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            attempts: BTreeMap::new(),
+            worker: None,
+            store: String::new(),
+            registering: false,
+            registration: 0,
+            leasing: 0,
+            ends: VecDeque::new(),
+            finishing: Vec::new(),
+            finishing_slots: 0,
+            beating: false,
+            beat_at: now,
+            beat_every: BEAT_EVERY_MIN,
+            beat_pauses: Pauses::default(),
+            known: Vec::new(),
+            waiting_for_stops: false,
+            polls_from: now,
+            probe_at: now,
+            closing: Closing::No,
+            idle_since: None,
+            leaving: false,
+            is_over: false,
+        }
+    }
+}
+
+/// A worker at work.
+#[derive(Debug)]
+pub(super) struct Duty {
+    pub(super) link: Rc<Link>,
+    pub(super) spawner: Spawner,
+    pub(super) adoption: Adoption,
+    pub(super) logs: mpsc::Sender<Job>,
+    pub(super) events: Events,
+    pub(super) handlers: BTreeMap<String, HandlerSpec>,
+    pub(super) environment: BTreeMap<OsString, OsString>,
+    pub(super) data_dir: PathBuf,
+    pub(super) run_dir: PathBuf,
+    pub(super) probe: Option<OwnedFd>,
+    pub(super) registration: RegisterRequest,
+    pub(super) state: State,
+}
+
+impl Duty {
+    /// Works until there is a reason to end.
+    pub(super) async fn serve(
+        mut self,
+        mut inbox: mpsc::Receiver<Event>,
+    ) -> Result<(), WorkerError> {
+        self.register();
+        while !self.state.is_over {
+            let event = timeout_at(self.next_look(), inbox.recv()).await;
+            if let Some(event) = event.unwrap_or_default() {
+                self.take(event)?;
+            }
+            // What waits already is taken before requests go out, so that they carry it all.
+            while let Ok(event) = inbox.try_recv() {
+                self.take(event)?;
+            }
+            let now = Instant::now();
+            self.look_at_attempts(now);
+            self.prove_life(now);
+            self.call(now);
+            self.end_if_nothing_is_left(now);
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event) -> Result<(), WorkerError> {
+        let now = Instant::now();
+        match event {
+            Event::Registered(answer) => self.registered(answer, now)?,
+            Event::Leased { registration, answer } => {
+                if self.is_current(registration) {
+                    self.state.leasing = 0;
+                    self.leased(answer, now);
+                }
+            }
+            Event::Beaten { registration, answer } => {
+                if self.is_current(registration) {
+                    self.beaten(answer, now);
+                }
+            }
+            Event::Stops { registration, answer } => {
+                if self.is_current(registration) {
+                    self.state.waiting_for_stops = false;
+                    self.heard_stops(answer, now);
+                }
+            }
+            Event::Finished { registration, answer } => {
+                if self.is_current(registration) {
+                    self.finished(answer, now);
+                }
+            }
+            Event::Checkpointed { fence, answer, id, reply } => {
+                if let Some(answer) = self.checkpointed(fence, answer, now) {
+                    drop(reply.send(answer.marked(id)));
+                }
+            }
+            Event::Started { fence, result } => self.started(fence, result, now),
+            Event::Asked { fence, asked } => self.asked(fence, asked),
+            Event::SourceClosed(fence) => self.source_closed(fence),
+            Event::LeaderEnded(fence) => self.leader_ended(fence, now),
+            Event::LogClosed(fence) => self.log_closed(fence),
+            Event::Terminate => self.terminate(now),
+            Event::LifelineCut => self.lifeline_cut(),
+            Event::Left => self.state.is_over = true,
+        }
+        Ok(())
+    }
+
+    const fn is_current(&self, registration: u64) -> bool {
+        registration == self.state.registration
+    }
+
+    /// When to look around without anything having happened.
+    fn next_look(&self) -> Instant {
+        let state = &self.state;
+        let mut looks: Vec<Instant> = state.attempts.values().filter_map(Attempt::next).collect();
+        if self.probe.is_some() {
+            looks.push(state.probe_at);
+        }
+        if state.worker.is_some() && !state.beating {
+            looks.push(state.beat_at);
+        }
+        if state.worker.is_some() && Instant::now() < state.polls_from {
+            looks.push(state.polls_from);
+        }
+        if let Some(since) = state.idle_since {
+            looks.push(since + self.patience());
+        }
+        looks.into_iter().min().unwrap_or_else(|| Instant::now() + Duration::from_hours(1))
+    }
+
+    /// Tells the supervisor that this thread still does its work.
+    fn prove_life(&mut self, now: Instant) {
+        let Some(probe) = self.probe.as_ref().filter(|_| self.state.probe_at <= now) else {
+            return;
+        };
+        self.state.probe_at = now + PROBE_EVERY;
+        match rustix::io::write(probe, b".") {
+            // A full pipe means that nobody reads it, which is not our concern.
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+            Err(error) => {
+                tracing::debug!(%error, "nobody listens to the probe any more");
+                self.probe = None;
+            }
+        }
+    }
+
+    fn register(&mut self) {
+        if std::mem::replace(&mut self.state.registering, true) {
+            return;
+        }
+        let (link, events) = (Rc::clone(&self.link), self.events.clone());
+        let request = self.registration.clone();
+        spawn_local(async move {
+            let answer = link.register(&request).await;
+            report(&events, Event::Registered(answer)).await;
+        });
+    }
+
+    fn registered(
+        &mut self,
+        answer: Result<Registered, ClientError>,
+        now: Instant,
+    ) -> Result<(), WorkerError> {
+        self.state.registering = false;
+        let Registered { worker, heartbeat_ms, store, data_dir } =
+            answer.map_err(|error| WorkerError::refused(&error))?;
+        let theirs = Path::new(&data_dir).canonicalize();
+        if theirs.ok().as_ref() != Some(&self.data_dir) {
+            let ours = self.data_dir.display();
+            return Err(WorkerError::setup(format!(
+                "the engine's data directory is {data_dir}, ours is {ours}"
+            )));
+        }
+        tracing::info!(%worker, name = self.registration.name, "registered");
+        self.state.worker = Some(worker);
+        self.state.store = store;
+        self.state.beat_every = heartbeat_ms.duration().max(BEAT_EVERY_MIN);
+        self.state.beat_at = now + self.state.beat_every;
+        Ok(())
+    }
+
+    /// The engine does not know us any more: whatever we hold belongs to somebody else by now.
+    pub(super) fn forgotten(&mut self, now: Instant) {
+        let Some(worker) = self.state.worker.take() else { return };
+        let held = self.state.attempts.len();
+        tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        for attempt in self.state.attempts.values_mut() {
+            attempt.stop(StopWord::Superseded, now);
+        }
+        for end in self.state.ends.drain(..).chain(self.state.finishing.drain(..)) {
+            let LeaseProof { task, fence, .. } = end.lease;
+            tracing::warn!(%task, %fence, outcome = %end.outcome, "an end was dropped");
+        }
+        self.state.registration += 1;
+        self.state.leasing = 0;
+        self.state.finishing_slots = 0;
+        self.state.beating = false;
+        self.state.waiting_for_stops = false;
+        self.state.known.clear();
+        self.register();
+    }
+
+    fn terminate(&mut self, now: Instant) {
+        let again = self.state.closing == Closing::Draining;
+        tracing::info!(again, held = self.state.attempts.len(), "told to end");
+        self.state.closing = Closing::Draining;
+        self.link.close();
+        for attempt in self.state.attempts.values_mut() {
+            attempt.stop(StopWord::Shutdown, now);
+            if again {
+                attempt.hurry(now);
+            }
+        }
+        if again {
+            // What the groups leave behind is swept by the engine, which sees our lock free.
+            self.look_at_attempts(now);
+            self.state.is_over = true;
+        }
+    }
+
+    fn lifeline_cut(&mut self) {
+        if self.state.closing == Closing::No {
+            tracing::warn!("the supervisor is gone: this worker finishes what it runs");
+            self.state.closing = Closing::Finishing;
+            self.link.close();
+        }
+    }
+
+    fn patience(&self) -> Duration {
+        if self.state.closing == Closing::Draining { LEAVE_WITHIN } else { ORPHANED_WITHIN }
+    }
+
+    /// Leaves once everything that ran was handed over, or cannot be.
+    fn end_if_nothing_is_left(&mut self, now: Instant) {
+        let state = &mut self.state;
+        if state.closing == Closing::No || !state.attempts.is_empty() || state.leaving {
+            return;
+        }
+        if let (Some(worker), true, true) =
+            (state.worker, state.ends.is_empty(), state.finishing.is_empty())
+        {
+            state.leaving = true;
+            let (link, events) = (Rc::clone(&self.link), self.events.clone());
+            spawn_local(async move {
+                match timeout(LEAVE_WITHIN, link.leave(worker)).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "cannot say goodbye"),
+                    Err(_) => tracing::warn!("nobody takes our goodbye"),
+                }
+                report(&events, Event::Left).await;
+            });
+            return;
+        }
+        let since = *state.idle_since.get_or_insert(now);
+        let lost = state.ends.len() + state.finishing.len();
+        if lost == 0 {
+            state.is_over = true;
+        } else if since + self.patience() <= now {
+            tracing::error!(lost, "the engine is away; what ended here has to run again");
+            self.state.is_over = true;
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The worker's line to the engine, which may be away for a while.
+
+use crate::api::{
+    CheckpointRequest, Checkpointed, FinishRequest, Finished, HeartbeatRequest, LeaseRequest,
+    Leases, RegisterRequest, Registered, Stops, StopsRequest,
+};
+use crate::client::{Client, ClientError};
+use crate::kernel::ids::WorkerId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::cell::Cell;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// First and longest pause between two tries to reach the engine.
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_LONGEST: Duration = Duration::from_secs(1);
+
+/// The pauses between tries: doubling, capped, and each between half and the whole of its
+/// length, so that workers do not come back in step.
+#[derive(Debug)]
+pub(super) struct Pauses(Duration);
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Self(PAUSE_FIRST)
+    }
+}
+
+impl Pauses {
+    pub(super) fn next(&mut self) -> Duration {
+        let whole = self.0;
+        self.0 = (whole * 2).min(PAUSE_LONGEST);
+        whole.mul_f64(0.5 + 0.5 * rand::random::<f64>())
+    }
+}
+
+/// All calls of one worker.
+#[derive(Debug)]
+pub(super) struct Link {
+    client: Client,
+    /// Once set, no lease is asked for any more, not even by a call that waits for the engine.
+    closing: Cell<bool>,
+}
+
+impl Link {
+    pub(super) const fn new(client: Client) -> Self {
+        Self { client, closing: Cell::new(false) }
+    }
+
+    pub(super) fn close(&self) {
+        self.closing.set(true);
+    }
+
+    pub(super) async fn register(
+        &self,
+        request: &RegisterRequest,
+    ) -> Result<Registered, ClientError> {
+        self.insist("/v1/workers", request).await
+    }
+
+    pub(super) async fn lease(
+        &self,
+        worker: WorkerId,
+        request: &LeaseRequest,
+    ) -> Result<Leases, ClientError> {
+        let path = path(worker, "lease");
+        let mut pauses = Pauses::default();
+        while !self.closing.get() {
+            match self.client.post(&path, request).await {
+                Err(error) if error.is_passing() => sleep(pauses.next()).await,
+                answer => return answer,
+            }
+        }
+        Ok(Leases { leases: Vec::new() })
+    }
+
+    /// Once: a heartbeat that comes late says nothing true any more.
+    pub(super) async fn heartbeat(
+        &self,
+        worker: WorkerId,
+        request: &HeartbeatRequest,
+    ) -> Result<Stops, ClientError> {
+        self.client.post(&path(worker, "heartbeat"), request).await
+    }
+
+    pub(super) async fn stops(
+        &self,
+        worker: WorkerId,
+        request: &StopsRequest,
+    ) -> Result<Stops, ClientError> {
+        self.insist(&path(worker, "stops"), request).await
+    }
+
+    pub(super) async fn checkpoint(
+        &self,
+        worker: WorkerId,
+        request: &CheckpointRequest,
+    ) -> Result<Checkpointed, ClientError> {
+        self.insist(&path(worker, "checkpoint"), request).await
+    }
+
+    pub(super) async fn finish(
+        &self,
+        worker: WorkerId,
+        request: &FinishRequest,
+    ) -> Result<Finished, ClientError> {
+        self.insist(&path(worker, "finish"), request).await
+    }
+
+    pub(super) async fn leave(&self, worker: WorkerId) -> Result<(), ClientError> {
+        let answer: Result<serde_json::Value, _> =
+            self.client.post(&path(worker, "leave"), &serde_json::json!({})).await;
+        answer.map(|_| ())
+    }
+
+    /// Repeats the call until the engine answers it. Every one of these calls may be repeated:
+    /// the engine knows the lease it speaks of and gives the first answer again.
+    async fn insist<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, ClientError> {
+        let mut pauses = Pauses::default();
+        loop {
+            match self.client.post(path, body).await {
+                Err(error) if error.is_passing() => sleep(pauses.next()).await,
+                answer => return answer,
+            }
+        }
+    }
+}
+
+fn path(worker: WorkerId, call: &str) -> String {
+    format!("/v1/workers/{worker}/{call}")
+}
