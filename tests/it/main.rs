@@ -10,4 +10,5 @@
     reason = "a test may stop"
 )]
 
+mod server;
 mod supervision;
