@@ -12,4 +12,6 @@
 
 mod journal_store;
 mod journal_tool;
+mod kills;
+mod server;
 mod supervision;
