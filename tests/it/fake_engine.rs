@@ -18,8 +18,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-pub(crate) const STORE: &str = "0123456789abcdef0123456789abcdef";
-
 /// What the engine knows.
 #[derive(Default)]
 pub(crate) struct Book {
@@ -45,6 +43,8 @@ pub(crate) struct Book {
 pub(crate) struct FakeEngine {
     pub(crate) data_dir: PathBuf,
     pub(crate) socket: PathBuf,
+    /// The store's uuid: of each engine its own, so that no test sweeps another's processes.
+    pub(crate) store: String,
     book: Arc<Mutex<Book>>,
 }
 
@@ -53,14 +53,16 @@ impl FakeEngine {
         let socket = data_dir.join("midwatch.sock");
         let listener = UnixListener::bind(&socket).unwrap();
         let book = Arc::new(Mutex::new(Book { next: 100, ..Book::default() }));
-        let server = Server { book: Arc::clone(&book), data_dir: data_dir.to_owned() };
+        let store = format!("{:032x}", rand::random::<u128>());
+        let server =
+            Server { book: Arc::clone(&book), data_dir: data_dir.to_owned(), store: store.clone() };
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (server, stream) = (server.clone(), stream.unwrap());
                 std::thread::spawn(move || server.serve(stream));
             }
         });
-        Self { data_dir: data_dir.to_owned(), socket, book }
+        Self { data_dir: data_dir.to_owned(), socket, store, book }
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
@@ -126,6 +128,7 @@ impl FakeEngine {
 struct Server {
     book: Arc<Mutex<Book>>,
     data_dir: PathBuf,
+    store: String,
 }
 
 impl Server {
@@ -157,7 +160,7 @@ impl Server {
             return ok(&Registered {
                 worker: WorkerId(book.worker),
                 heartbeat_ms: Millis(200),
-                store: STORE.into(),
+                store: self.store.clone(),
                 data_dir: self.data_dir.to_str().unwrap().into(),
             });
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::sync_channel;
 
-const STORE: &str = "0123456789abcdef0123456789abcdef";
+const STORE: &str = "5eed0000000000000000000000000000";
 
 /// A `run` directory and a spawn thread.
 struct Bench {

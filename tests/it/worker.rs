@@ -1,59 +1,22 @@
 //! The worker as a process of its own, against an engine that knows no rules.
 
 use crate::eventually::eventually;
-use crate::fake_engine::{FakeEngine, STORE};
+use crate::fake_engine::FakeEngine;
 use midwatch::api::{End, ProcessId, StopWord};
 use midwatch::kernel::ids::{Fence, Millis, TaskId};
 use midwatch::kernel::status::Outcome;
-use midwatch::process::{self, Mark};
-use midwatch::worker::{HandlerSpec, WorkerOptions};
+use midwatch::process::{self, Mark, Swept};
 use rustix::process::{Pid, Signal};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 
 mod ends;
 mod engine_away;
 mod output;
 mod stops;
-
-/// Not a test: the worker process of the tests below, started by them.
-#[test]
-#[ignore = "runs inside the other tests"]
-fn the_worker_process() {
-    let Ok(text) = std::env::var("MW_TEST_WORKER") else { return };
-    let setup: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let path = |name: &str| PathBuf::from(setup[name].as_str().unwrap());
-    let inherited = |name: &str| {
-        let number = i32::try_from(setup[name].as_i64()?).unwrap();
-        Some(process::inherited(number).unwrap())
-    };
-    let sh = |script: &str| HandlerSpec {
-        command: vec!["sh".into(), "-c".into(), script.into()],
-        log_max: setup["log_max"].as_u64().unwrap(),
-        retryable_exit_codes: vec![77],
-        fatal_exit_codes: vec![9, 64, 77, 78],
-        env: BTreeMap::from([("DIR".into(), setup["data_dir"].as_str().unwrap().into())]),
-        env_pass: vec!["PASSED".into()],
-        ..HandlerSpec::default()
-    };
-    let scripts = setup["handlers"].as_object().unwrap();
-    let handlers =
-        scripts.iter().map(|(kind, script)| (kind.clone(), sh(script.as_str().unwrap())));
-    let result = midwatch::worker::run(WorkerOptions {
-        data_dir: path("data_dir"),
-        socket: path("socket"),
-        name: "w1".into(),
-        slots: u32::try_from(setup["slots"].as_u64().unwrap()).unwrap(),
-        handlers: handlers.collect(),
-        environment: std::env::vars_os().collect(),
-        lifeline: inherited("lifeline"),
-        probe: inherited("probe"),
-    });
-    result.unwrap();
-}
 
 /// An engine, a worker process and a data directory.
 struct Crew {
@@ -117,8 +80,14 @@ impl Crew {
         process::of(pid).unwrap().expect("it lives")
     }
 
+    fn sweep(&self, fence: Fence) -> Swept {
+        let (run, boot) = (self.file("run"), process::boot_id().unwrap());
+        process::sweep(&run, &self.engine.store, TaskId(fence.0 - 100), fence, &boot).unwrap()
+    }
+
     fn nothing_is_left_of(&self, fence: Fence) -> bool {
-        Mark::by_token(&format!("{STORE}:{}:{fence}", fence.0 - 100)).find().unwrap().is_empty()
+        let token = format!("{}:{}:{fence}", self.engine.store, fence.0 - 100);
+        Mark::by_token(&token).find().unwrap().is_empty()
     }
 }
 
@@ -127,12 +96,10 @@ impl Drop for Crew {
         // Each is killed by name; nothing of a test outlives it.
         let _gone = self.worker.kill();
         let _reaped = self.worker.wait();
-        let boot = process::boot_id().unwrap();
         let run = self.file("run");
         for entry in fs::read_dir(&run).into_iter().flatten().flatten() {
             if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>() {
-                let task = TaskId(fence - 100);
-                process::sweep(&run, STORE, task, Fence(fence), &boot).unwrap();
+                self.sweep(Fence(fence));
             }
         }
     }
@@ -141,9 +108,9 @@ impl Drop for Crew {
 fn spawn_worker(setup: &serde_json::Value) -> Child {
     let log = File::options().create(true).append(true).open("/tmp/midwatch-it-worker.log");
     let log = log.unwrap_or_else(|_| File::open("/dev/null").unwrap());
-    Command::new(std::env::current_exe().unwrap())
-        .args(["worker::the_worker_process", "--exact", "--ignored", "--nocapture"])
-        .arg("--test-threads=1")
+    let tests = std::env::current_exe().unwrap();
+    let target = tests.parent().and_then(Path::parent).unwrap();
+    Command::new(target.join("examples/bare-worker"))
         .env("MW_TEST_WORKER", setup.to_string())
         .env("SECRET", "1")
         .env("PASSED", "on")
@@ -174,7 +141,7 @@ fn a_handler_learns_what_it_needs_and_nothing_else() {
         "MIDWATCH_SCHEDULED_FOR=2026-01-01T00:00:00.000Z",
         "MIDWATCH_TASK_ID=1",
         "MIDWATCH_TASK_TYPE=show",
-        &format!("MIDWATCH_TOKEN={STORE}:1:{fence}"),
+        &format!("MIDWATCH_TOKEN={}:1:{fence}", crew.engine.store),
         "PASSED=on",
     ] {
         assert!(env.lines().any(|there| there == line), "{line} is not in {env}");
@@ -341,8 +308,7 @@ fn a_worker_killed_hard_leaves_a_free_lock_and_nothing_that_a_sweep_does_not_end
     crew.worker.kill().unwrap();
     crew.worker.wait().unwrap();
     eventually("the lock is free", || process::is_free(&lock).unwrap().then_some(()));
-    let boot = process::boot_id().unwrap();
-    let swept = process::sweep(&crew.file("run"), STORE, TaskId(1), fence, &boot).unwrap();
+    let swept = crew.sweep(fence);
     assert!(swept.started);
     for process in &hidden {
         assert!(!process::is_alive(process).unwrap());
@@ -356,8 +322,7 @@ fn a_worker_killed_hard_leaves_a_free_lock_and_nothing_that_a_sweep_does_not_end
 fn an_attempt_that_was_given_up_before_its_start_never_runs_and_is_not_reported() {
     let crew = Crew::new(1, &[("run", "echo ran > $DIR/ran"), ("nop", "exit 0")]);
     crew.engine.wait("registration", |book| !book.registrations.is_empty());
-    let boot = process::boot_id().unwrap();
-    process::sweep(&crew.file("run"), STORE, TaskId(1), Fence(102), &boot).unwrap();
+    assert!(!crew.sweep(Fence(102)).started);
     let fence = crew.engine.lease("run", "null");
     assert_eq!(fence, Fence(102));
     let next = crew.run("nop", "null");

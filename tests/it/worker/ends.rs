@@ -7,7 +7,7 @@ use midwatch::process;
 
 #[test]
 fn exit_statuses_and_words_decide_the_outcome() {
-    let crew = Crew::new(1, &[("sh", "eval \"$(cat)\"")]);
+    let crew = Crew::new(1, &[("sh", "eval \"eval $(cat)\"")]);
     let cases: &[(&str, Outcome, Option<i32>, &str)] = &[
         ("exit 0", Outcome::Success, Some(0), ""),
         ("echo busy >&2; exit 75", Outcome::Retryable, Some(75), "exit status 75: busy"),
@@ -35,7 +35,7 @@ fn exit_statuses_and_words_decide_the_outcome() {
         ),
     ];
     for (script, outcome, code, error) in cases {
-        // `cat` gives a JSON string; eval takes the quotes off.
+        // The payload is a JSON string; the inner eval takes its quotes off.
         let crew_script = format!("\"{script}\"");
         let end = crew.run("sh", &crew_script);
         assert_eq!(end.outcome, *outcome, "{script}: {end:?}");

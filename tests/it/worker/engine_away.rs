@@ -72,5 +72,6 @@ fn a_worker_that_the_engine_forgot_kills_what_it_holds_and_begins_anew() {
     let next = crew.engine.lease("exec", r#"{"argv":["true"]}"#);
     assert_eq!(crew.engine.end_of(next).outcome, Outcome::Success);
     assert!(crew.engine.book().ends.iter().all(|end| end.lease.fence != fence));
-    assert_eq!(crew.engine.book().registrations[0].lock, crew.engine.book().registrations[1].lock);
+    let book = crew.engine.book();
+    assert_eq!(book.registrations[0].lock, book.registrations[1].lock);
 }
