@@ -10,8 +10,12 @@
     reason = "a test may stop"
 )]
 
+mod eventually;
+mod fake_engine;
 mod journal_store;
 mod journal_tool;
 mod kills;
+mod process;
 mod server;
 mod supervision;
+mod worker;
