@@ -5,6 +5,7 @@ use super::{act, config, daemon, import, list, log, reset, retry, show, states, 
 use super::{task, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ColorChoice, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "FILE",
-        env = "MIDWATCH_CONFIG",
+        value_parser = path(), env = "MIDWATCH_CONFIG",
         hide_env_values = true
     )]
     pub(crate) config: Option<PathBuf>,
@@ -39,7 +40,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "DIR",
-        env = "MIDWATCH_DATA_DIR",
+        value_parser = path(), env = "MIDWATCH_DATA_DIR",
         hide_env_values = true
     )]
     pub(crate) data_dir: Option<PathBuf>,
@@ -48,7 +49,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "PATH",
-        env = "MIDWATCH_SOCKET",
+        value_parser = path(), env = "MIDWATCH_SOCKET",
         hide_env_values = true
     )]
     pub(crate) socket: Option<PathBuf>,
@@ -129,6 +130,11 @@ pub(crate) enum Command {
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),
+}
+
+/// A path, the empty one too: an empty variable counts as unset, and clap would refuse it.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Reads the id of a task.
