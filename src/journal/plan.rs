@@ -4,7 +4,7 @@
 use super::disk::Disk;
 use super::error::{Damage, JournalError};
 use super::floor::{FLOOR_FILE, Floor};
-use super::scan::salvage_count;
+use super::scan::{salvage_count, salvage_end};
 use super::segment::{
     FileKind, Header, HeaderFault, parse_segment_name, parse_snapshot_name, segment_path,
     snapshot_path,
@@ -33,6 +33,9 @@ pub(super) struct Plan {
     pub(super) segments: Vec<Segment>,
     /// A newest segment without a byte in it that is not zero, which nothing names.
     pub(super) blank: Option<String>,
+    /// A newest segment that is not born: no frame was ever committed to it, and nothing shows that
+    /// its name is durable. It holds copies at most; the next writer makes it anew.
+    pub(super) unborn: Option<String>,
     /// Files that a crash left half made; removed by the next writer.
     pub(super) leftovers: Vec<String>,
     /// Remarks for the operator.
@@ -59,7 +62,8 @@ impl Plan {
         for (index, &(number, first_seq)) in names.iter().enumerate() {
             plan.add_segment(disk, (number, first_seq), index + 1 == names.len())?;
         }
-        plan.check_floor()?;
+        plan.drop_unborn(disk)?;
+        plan.check_floor(disk)?;
         plan.check_not_lost(store_file_present)?;
         Ok(plan)
     }
@@ -145,10 +149,11 @@ impl Plan {
         if let Some(before) = self.segments.last() {
             let (expected, previous) = (before.header.number, header.previous);
             if previous.number != expected || number != expected + 1 {
+                let first_seq = salvage_end(disk, &before.path);
                 return Err(JournalError::Missing {
                     shown_by: path,
                     what: format!("segments between {expected} and {number} are missing"),
-                    first_seq: before.header.first_seq,
+                    first_seq: first_seq.unwrap_or(before.header.first_seq),
                     last_seq: Some(previous.next_seq.saturating_sub(1)),
                 });
             }
@@ -169,14 +174,28 @@ impl Plan {
         (fault, last): (HeaderFault, bool),
     ) -> Result<(), JournalError> {
         let named = self.floor.is_some_and(|floor| number <= floor.segment);
-        if last && !named && is_blank(disk, &path)? {
+        if last && !named && is_blank(disk, &path, 0)? {
             self.blank = Some(path);
             return Ok(());
         }
         Err(damaged(disk, path, first_seq, fault.to_string()))
     }
 
-    fn check_floor(&self) -> Result<(), JournalError> {
+    /// A writer commits to a segment only after the floor names it, and the floor names it only
+    /// when the directory is synced. A name that was made and not synced may vanish at a power cut,
+    /// so nothing may be built on it.
+    fn drop_unborn(&mut self, disk: &impl Disk) -> Result<(), JournalError> {
+        let Some(last) = self.segments.last() else { return Ok(()) };
+        let named = self.floor.is_some_and(|floor| last.header.number <= floor.segment);
+        let only = self.segments.len() == 1;
+        if named || only || !is_blank(disk, &last.path, last.header.copied_end)? {
+            return Ok(());
+        }
+        self.unborn = self.segments.pop().map(|segment| segment.path);
+        Ok(())
+    }
+
+    fn check_floor(&self, disk: &impl Disk) -> Result<(), JournalError> {
         let Some(floor) = self.floor else { return Ok(()) };
         if self.store.is_some_and(|store| store != floor.store) {
             return Err(JournalError::Foreign { file: FLOOR_FILE.to_owned() });
@@ -185,11 +204,13 @@ impl Plan {
         if floor.segment <= newest {
             return Ok(());
         }
+        let newest_end = self.segments.last().and_then(|last| salvage_end(disk, &last.path));
+        let first_seq = newest_end.unwrap_or(1);
         Err(JournalError::Missing {
             shown_by: FLOOR_FILE.to_owned(),
             what: format!("segments after {newest} up to {} are missing", floor.segment),
-            first_seq: self.segments.last().map_or(1, |segment| segment.header.first_seq),
-            last_seq: Some(floor.seq),
+            first_seq,
+            last_seq: (first_seq <= floor.seq).then_some(floor.seq),
         })
     }
 
@@ -239,14 +260,13 @@ fn damaged(disk: &impl Disk, file: String, seq: u64, what: String) -> JournalErr
     JournalError::damage(Damage { file, offset: 0, seq, what, before, after, bytes: 0 })
 }
 
-/// Whether no byte of the file differs from zero.
-fn is_blank(disk: &impl Disk, path: &str) -> Result<bool, JournalError> {
+/// Whether no byte of the file from `at` on differs from zero.
+fn is_blank(disk: &impl Disk, path: &str, mut at: u64) -> Result<bool, JournalError> {
     use super::disk::{DiskFile as _, read_full_at};
     let io = |source| JournalError::io("read", path, source);
     let file = disk.open_read(path).map_err(io)?;
     let len = file.len().map_err(io)?;
     let mut buffer = vec![0; 1 << 16];
-    let mut at = 0;
     while at < len.min(SEGMENT_FILE_BYTES_MAX) {
         let count = read_full_at(&file, at, &mut buffer).map_err(io)?;
         let piece = buffer.get(..count).unwrap_or_default();

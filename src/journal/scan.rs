@@ -350,7 +350,7 @@ fn read_last<D: Disk>(
         full: survey.end != 0 && survey.full,
     };
     let bytes = survey.end.saturating_sub(walk.offset);
-    let file = walk.file.clone();
+    let file = walk.file.to_string();
     let offset = walk.offset;
     let decision = match fault {
         // Whole, at its own place, and out of order: no crash leaves that.
@@ -461,7 +461,7 @@ fn damage<D: Disk>(
 ) -> JournalError {
     let later = salvage_count(disk, &walk.file).1;
     JournalError::damage(Damage {
-        file: walk.file.clone(),
+        file: walk.file.to_string(),
         offset: walk.offset,
         seq,
         what,
@@ -493,6 +493,20 @@ fn salvage_file(
         show(path, copied_end, &frame, visitor)?;
     }
     Ok(())
+}
+
+/// The sequence after the last whole record of a segment; only for messages.
+pub(super) fn salvage_end(disk: &impl Disk, path: &str) -> Option<u64> {
+    struct Last(Option<u64>);
+    impl Visitor for Last {
+        fn frame(&mut self, frame: &FrameAt<'_>) -> Result<(), String> {
+            self.0 = Some(frame.first_seq + u64::from(frame.count));
+            Ok(())
+        }
+    }
+    let mut last = Last(None);
+    salvage_file(disk, path, &mut last).ok()?;
+    last.0
 }
 
 /// Whole records in the segments before and after a damaged one. Only for the message: what can't

@@ -3,8 +3,10 @@
 use super::*;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 mod damage;
+mod faulty;
 mod golden;
 mod life;
 mod space;
@@ -46,20 +48,32 @@ impl Seen {
     }
 }
 
+pub(super) fn host() -> Host {
+    Host { machine_id: [1; 16], boot_id: [2; 16], random: seed() }
+}
+
 pub(super) type Opened = (Journal<RealDisk>, Recovery, Seen);
 
 /// A data directory that is opened, ill-treated, and opened again.
 pub(super) struct Bench {
     dir: tempfile::TempDir,
     pub(super) options: Options,
-    starts: std::cell::Cell<u64>,
+}
+
+/// Seeds that no two starts of a test run share, as with real dice.
+fn seed() -> u64 {
+    static STARTS: AtomicU64 = AtomicU64::new(1);
+    STARTS.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Bench {
     pub(super) fn new() -> Self {
         let options = Options { segment_size: 8 << 10, reserve: 16 << 10, ..Options::default() };
-        let dir = tempfile::tempdir().unwrap();
-        Self { dir, options, starts: std::cell::Cell::new(1) }
+        // In memory where there is such a place: these tests sync a lot and cut no power.
+        let memory = Path::new("/dev/shm");
+        let dir = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        let dir = dir.unwrap();
+        Self { dir, options }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -75,9 +89,7 @@ impl Bench {
     }
 
     pub(super) fn try_open_into(&self, mut seen: Seen) -> Result<Opened, JournalError> {
-        self.starts.set(self.starts.get() + 1);
-        let host = Host { machine_id: [1; 16], boot_id: [2; 16], random: self.starts.get() };
-        let (journal, recovery) = Journal::open(self.disk(), self.options, host, &mut seen)?;
+        let (journal, recovery) = Journal::open(self.disk(), self.options, host(), &mut seen)?;
         Ok((journal, recovery, seen))
     }
 
@@ -135,10 +147,14 @@ pub(super) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 }
 
 /// Commits one record with this text.
-pub(super) fn add(journal: &mut Journal<RealDisk>, text: &str) -> u64 {
+pub(super) fn add<D: Disk>(journal: &mut Journal<D>, text: &str) -> u64 {
+    try_add(journal, text).unwrap()
+}
+
+pub(super) fn try_add<D: Disk>(journal: &mut Journal<D>, text: &str) -> Result<u64, JournalError> {
     let mut batch = Batch::new();
     batch.push(7, false, text.as_bytes());
-    journal.commit(&batch).unwrap()
+    journal.commit(&batch)
 }
 
 /// Offsets of the whole frames of a segment file.

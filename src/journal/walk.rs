@@ -12,8 +12,9 @@ use super::frame::{
 use super::segment::{
     FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
 };
+use std::rc::Rc;
 
-/// How much is read at once.
+/// How much is read at once, but for the header, which is often all that is wanted.
 const READ_BYTES: usize = 1 << 20;
 /// No segment is longer: the last frame may reach over the configured size. A longer file is not
 /// read through.
@@ -38,7 +39,8 @@ impl<F: DiskFile> Window<F> {
         let rest = self.len.saturating_sub(offset);
         let want = usize::try_from(rest).unwrap_or(usize::MAX).min(want);
         if !self.holds(offset, want) {
-            let piece = usize::try_from(rest).unwrap_or(usize::MAX).min(want.max(READ_BYTES));
+            let ahead = if offset == 0 { SECTOR_BYTES } else { READ_BYTES };
+            let piece = usize::try_from(rest).unwrap_or(usize::MAX).min(want.max(ahead));
             self.start = offset;
             self.bytes.resize(piece, 0);
             let count = match read_full_at(&self.file, offset, &mut self.bytes) {
@@ -76,7 +78,7 @@ pub(super) struct Frame<'a> {
 pub(super) struct Walk<F> {
     window: Window<F>,
     salt: Salt,
-    pub(super) file: String,
+    pub(super) file: Rc<str>,
     pub(super) header: Header,
     kind: FileKind,
     /// Where the next frame is due.
@@ -121,7 +123,7 @@ impl<F: DiskFile> Walk<F> {
         Ok(Ok(Self {
             window,
             salt: Salt::new(header.salt),
-            file: name.to_owned(),
+            file: name.into(),
             header,
             kind,
             offset: HEADER_BYTES,

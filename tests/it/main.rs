@@ -1,1 +1,15 @@
 //! Tests through the public surface.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test may stop"
+)]
+
+mod journal_store;
+mod journal_tool;
+mod supervision;

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use midwatch::journal::Options;
+use midwatch::journal::{Fsync, Options};
 use midwatch::sim::{CrashStates, Dice, Point, SimDisk};
 
-use crate::ledger::{Book, is_segment, mark, open, unmark};
+use crate::ledger::{Book, Mark, is_segment, open};
 
 /// How often a recovery may be cut short in a row.
 const DEPTH_MAX: usize = 3;
@@ -24,11 +24,26 @@ impl fmt::Display for Origin<'_> {
     }
 }
 
-/// What has to come back: of the batches in the book at least `must`, at most `may`.
+/// What has to come back of the batches in the book.
+#[derive(Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) book: &'a Book,
-    pub(crate) must: usize,
-    pub(crate) may: usize,
+    pub(crate) mark: Mark,
+}
+
+impl<'a> Expected<'a> {
+    /// What a run that ended with `book` left, however it ended.
+    pub(crate) fn of(book: &'a Book) -> Self {
+        let handed_out = book.settled(book.acked).last_seq();
+        Self { book, mark: Mark { must: book.acked, may: book.batches.len(), handed_out } }
+    }
+
+    /// Batches that come back when there is no power cut: all that were handed out, under any
+    /// policy.
+    fn handed_out(&self) -> usize {
+        let last = self.mark.handed_out;
+        self.book.batches.iter().take_while(|(first, _)| *first <= last).count()
+    }
 }
 
 /// Checks disks and counts them.
@@ -56,7 +71,7 @@ impl Explorer {
         origin: &dyn fmt::Display,
     ) {
         let cuts = if self.dice.one_in(6) { 2 } else { 0 };
-        self.check_cutting(disk, expected, (0, cuts), origin);
+        self.check_cutting(disk, expected, expected.mark.must, (0, cuts), origin);
     }
 
     /// As [`Explorer::check`] for a disk that kept what its last process wrote and did not sync:
@@ -67,31 +82,34 @@ impl Explorer {
         expected: &Expected<'_>,
         origin: &dyn fmt::Display,
     ) {
-        self.check_cutting(disk, expected, (0, 6), origin);
+        self.check_cutting(disk, expected, expected.handed_out(), (0, 3), origin);
     }
 
     fn check_cutting(
         &mut self,
         disk: &SimDisk,
         expected: &Expected<'_>,
+        must: usize,
         (depth, cuts): (usize, usize),
         origin: &dyn fmt::Display,
     ) {
         self.states += 1;
         self.nested += usize::from(0 < depth);
-        let Expected { book, must, may } = *expected;
+        let Expected { book, mark: Mark { may, handed_out, .. } } = *expected;
         let before = disk.fork();
         disk.record_trail();
-        disk.mark(mark(must, may));
+        disk.mark(expected.mark.pack());
         let opened = open(disk, &self.options, Book::default())
             .unwrap_or_else(|error| panic!("refused: {error:?}\n{origin}"));
         let found = book
             .check(&opened.history, must, may)
             .unwrap_or_else(|wrong| panic!("{wrong}\n{origin}\n{:?}", opened.recovery));
-        disk.mark(mark(found, found));
         untouched(&before, disk, origin);
         let mut ledger = opened.ledger;
+        assert!(handed_out < ledger.next_seq(), "{handed_out} will be handed out again\n{origin}");
         ledger.book = book.settled(found);
+        ledger.durable = found;
+        disk.mark(Mark { must: found, may: found, handed_out }.pack());
 
         // Recovering twice is recovering once.
         let again = open(&disk.fork(), &self.options, Book::default())
@@ -100,6 +118,9 @@ impl Explorer {
 
         // What is added now is there after the worst of cuts.
         ledger.commit(&[30]).unwrap_or_else(|error| panic!("no commit: {error:?}\n{origin}"));
+        if self.options.fsync != Fsync::Always {
+            ledger.sync().unwrap_or_else(|error| panic!("no sync: {error:?}\n{origin}"));
+        }
         let states = CrashStates::of(disk, None);
         let worst = states.disk(&states.all_lost());
         let later = open(&worst, &self.options, Book::default())
@@ -125,14 +146,14 @@ impl Explorer {
         origin: &dyn fmt::Display,
     ) {
         let point = &trail[self.dice.below(trail.len())];
-        let (must, may) = unmark(point.mark);
-        let expected = Expected { book, must, may };
+        let expected = Expected { book, mark: Mark::unpack(point.mark) };
         let states = CrashStates::of(&point.disk, None);
         let choice = states.draw(&mut self.dice);
         let how = format!("in recovery {depth}, choice {choice} of sectors");
         let deeper = Origin { of: origin, point, how };
         let cuts = usize::from(depth < DEPTH_MAX);
-        self.check_cutting(&states.disk(&choice), &expected, (depth, cuts), &deeper);
+        let disk = states.disk(&choice);
+        self.check_cutting(&disk, &expected, expected.mark.must, (depth, cuts), &deeper);
     }
 }
 

@@ -6,14 +6,16 @@
 
 use std::fmt;
 
-use midwatch::journal::Options;
+use std::time::Duration;
+
+use midwatch::journal::{Fsync, Options};
 use midwatch::sim::{CrashStates, Point, SimDisk};
 
 use crate::explore::{Expected, Explorer, Origin};
-use crate::ledger::{self, Book, Step, open, options, unmark};
+use crate::ledger::{self, Book, Mark, Step, open, options};
 
 /// Crash states of one run, all tests of this file together.
-const STATES: usize = 120_000;
+const STATES: usize = 90_000;
 /// Beyond this many states a point is sampled even when there is time.
 const EXHAUSTIVE_MAX: usize = 4_096;
 
@@ -48,12 +50,12 @@ impl fmt::Display for Case {
     }
 }
 
-/// Every run of up to four steps that begins with `first`; only the empty one for `None`.
-fn workloads(first: Option<Step>) -> Vec<Vec<Step>> {
+/// Every run of up to `steps_max` steps that begins with `first`; the empty one for `None`.
+fn workloads(first: Option<Step>, steps_max: usize) -> Vec<Vec<Step>> {
     let Some(first) = first else { return vec![vec![]] };
     let mut all = vec![vec![first]];
     let mut longest = all.clone();
-    for _ in 1..4 {
+    for _ in 1..steps_max {
         longest = longest
             .iter()
             .flat_map(|steps| Step::ALL.map(|step| [steps.as_slice(), &[step]].concat()))
@@ -69,10 +71,10 @@ fn fair_limit(counts: &[usize], budget: usize) -> usize {
     (2..=EXHAUSTIVE_MAX).rev().find(|limit| total(*limit) <= budget).unwrap_or(2)
 }
 
-/// Every case of up to four steps whose first is `first`, with a share of all states.
-fn explore_from(explorer: &mut Explorer, first: Option<Step>, budget: usize) {
+/// Every workload, with as many states of each point as the budget allows.
+fn explore_all(explorer: &mut Explorer, workloads: &[Vec<Step>], budget: usize) {
     let cases: Vec<Case> =
-        workloads(first).iter().map(|steps| Case::run(steps, &explorer.options)).collect();
+        workloads.iter().map(|steps| Case::run(steps, &explorer.options)).collect();
     let counts = cases.iter().flat_map(|case| &case.points).map(|point| {
         let count = CrashStates::of(&point.disk, None).count();
         usize::try_from(count).unwrap_or(usize::MAX).min(EXHAUSTIVE_MAX)
@@ -89,8 +91,7 @@ fn explore_point(explorer: &mut Explorer, case: &Case, point: &Point, limit: usi
     let garbage = explorer.dice.one_in(4);
     let mut dice = explorer.dice.fork();
     let states = CrashStates::of(&point.disk, garbage.then_some(&mut dice));
-    let (must, may) = unmark(point.mark);
-    let expected = Expected { book: &case.book, must, may };
+    let expected = Expected { book: &case.book, mark: Mark::unpack(point.mark) };
     for choice in states.choices(limit, &mut dice) {
         let origin = Origin { of: case, point, how: format!("choice {choice} of sectors") };
         explorer.check(&states.disk(&choice), &expected, &origin);
@@ -100,11 +101,35 @@ fn explore_point(explorer: &mut Explorer, case: &Case, point: &Point, limit: usi
 }
 
 fn explore(first: Option<Step>) {
+    explore_with(options(), &workloads(first, 4), STATES / Step::ALL.len());
+}
+
+/// Explores with a budget that the environment can multiply.
+fn explore_with(options: Options, workloads: &[Vec<Step>], budget: usize) {
     let wanted = std::env::var("MIDWATCH_L1_STATES").ok();
     let wanted = wanted.map_or(STATES, |states| states.parse().expect("a number of states"));
-    let mut explorer = Explorer::new(options(), 1);
-    explore_from(&mut explorer, first, wanted / Step::ALL.len());
-    println!("L1 {first:?}: {}", explorer.figures());
+    let budget = (budget as u64 * wanted as u64).div_ceil(STATES as u64);
+    let mut explorer = Explorer::new(options, 1);
+    explore_all(&mut explorer, workloads, usize::try_from(budget).unwrap());
+    println!("L1 {} runs: {}", workloads.len(), explorer.figures());
+}
+
+/// Every run of at most two steps, for what needs no more.
+fn short_workloads() -> Vec<Vec<Step>> {
+    Step::ALL.iter().flat_map(|first| workloads(Some(*first), 2)).collect()
+}
+
+#[test]
+fn no_crash_under_a_weak_policy_makes_a_hole_or_hands_a_number_out_again() {
+    for fsync in [Fsync::Never, Fsync::Interval(Duration::from_secs(1))] {
+        explore_with(Options { fsync, ..options() }, &short_workloads(), 10_000);
+    }
+}
+
+#[test]
+fn no_crash_takes_a_frame_aligned_to_pages_or_a_store_without_reserve() {
+    let options = Options { alignment: 4096, reserve: 0, ..options() };
+    explore_with(options, &short_workloads(), 10_000);
 }
 
 #[test]

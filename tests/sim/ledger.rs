@@ -1,7 +1,9 @@
 //! A journal and the book a careful clerk keeps beside it: what was submitted, what was
 //! acknowledged, what has to come back. The one file of these tests that knows the journal's API.
 
-use midwatch::journal::{Batch, Host, Journal, JournalError, Options, Record, Recovery, Replay};
+use midwatch::journal::{
+    Batch, Fsync, Host, Journal, JournalError, Options, Record, Recovery, Replay, Room,
+};
 use midwatch::sim::{Dice, SimDisk};
 
 const KIND: u16 = 7;
@@ -24,6 +26,17 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Bytes of records it commits, about.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Small | Self::Snapshot => 100,
+            Self::Multi => 1_300,
+            Self::Large => 9_200,
+            Self::Rotate => 3 * 12_100,
+            Self::Reopen => 0,
+        }
+    }
+
     pub(crate) const ALL: [Self; 6] =
         [Self::Small, Self::Multi, Self::Large, Self::Rotate, Self::Snapshot, Self::Reopen];
 }
@@ -112,6 +125,10 @@ pub(crate) struct Ledger {
     pub(crate) options: Options,
     pub(crate) book: Book,
     journal: Option<Journal<SimDisk>>,
+    /// A commit failed: none may succeed after it.
+    failed: bool,
+    /// So many batches were durable when last heard of.
+    pub(crate) durable: usize,
 }
 
 /// What an open gave.
@@ -132,7 +149,15 @@ pub(crate) fn open(disk: &SimDisk, options: &Options, book: Book) -> Result<Open
     let mut history = History::default();
     let host = Host { machine_id: [1; 16], boot_id: [2; 16], random: 3 };
     let (journal, recovery) = Journal::open(disk.clone(), *options, host, &mut history)?;
-    let ledger = Ledger { disk: disk.clone(), options: *options, book, journal: Some(journal) };
+    let durable = book.acked;
+    let ledger = Ledger {
+        disk: disk.clone(),
+        options: *options,
+        book,
+        journal: Some(journal),
+        failed: false,
+        durable,
+    };
     Ok(Opened { ledger, history, recovery })
 }
 
@@ -141,19 +166,47 @@ pub(crate) fn fresh(seed: u64) -> Ledger {
     open(&SimDisk::new(seed), &options(), Book::default()).unwrap().ledger
 }
 
-/// Two numbers in one mark: batches acknowledged, batches submitted.
-pub(crate) fn mark(acked: usize, submitted: usize) -> u64 {
-    acked as u64 | (submitted as u64) << 32
+/// How far a journal had come at some point: the number a [`midwatch::sim::Point`] carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// Batches that no power cut may take.
+    pub(crate) must: usize,
+    /// Batches that may come back.
+    pub(crate) may: usize,
+    /// The last sequence that was handed out.
+    pub(crate) handed_out: u64,
 }
 
-/// The inverse of [`mark`].
-pub(crate) fn unmark(mark: u64) -> (usize, usize) {
-    (usize::try_from(mark & 0xffff_ffff).unwrap(), usize::try_from(mark >> 32).unwrap())
+const COUNT_BITS: u32 = 12;
+
+impl Mark {
+    pub(crate) fn pack(self) -> u64 {
+        assert!(self.must <= self.may && self.may < 1 << COUNT_BITS);
+        self.must as u64 | (self.may as u64) << COUNT_BITS | self.handed_out << (2 * COUNT_BITS)
+    }
+
+    pub(crate) fn unpack(mark: u64) -> Self {
+        let count = |mark: u64| usize::try_from(mark & ((1 << COUNT_BITS) - 1)).unwrap();
+        Self {
+            must: count(mark),
+            may: count(mark >> COUNT_BITS),
+            handed_out: mark >> (2 * COUNT_BITS),
+        }
+    }
 }
 
 impl Ledger {
     fn journal(&mut self) -> &mut Journal<SimDisk> {
         self.journal.as_mut().expect("a ledger is used while open")
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Whether new work of so many bytes may be taken on.
+    pub(crate) fn has_room_for(&mut self, bytes: u64) -> Result<bool, JournalError> {
+        Ok(self.journal().has_room_for(bytes)? == Room::Plenty)
     }
 
     pub(crate) fn next_seq(&self) -> u64 {
@@ -169,39 +222,86 @@ impl Ledger {
         for body in &bodies {
             batch.push(KIND, false, body);
         }
+        if self.failed {
+            return Err(self.refused(&batch));
+        }
         assert!(self.book.last_seq() < first, "a sequence was handed out twice");
         self.book.batches.push((first, bodies));
         let submitted = self.book.batches.len();
-        self.disk.mark(mark(self.book.acked, submitted));
-        let given = self.journal().commit(&batch)?;
+        self.mark();
+        let segments_before = segments(&self.disk).len();
+        let given = self.journal().commit(&batch).inspect_err(|_| self.failed = true)?;
         assert_eq!(given, first, "the sequence that was announced");
+        if segments(&self.disk).len() != segments_before {
+            self.durable = self.book.acked;
+        }
         self.book.acked = submitted;
-        self.disk.mark(mark(submitted, submitted));
+        if self.options.fsync == Fsync::Always {
+            self.durable = submitted;
+        }
+        self.mark();
         Ok(())
     }
 
+    /// Makes everything durable, which only a weak policy leaves to do.
+    pub(crate) fn sync(&mut self) -> Result<(), JournalError> {
+        self.journal().sync()?;
+        self.all_durable();
+        Ok(())
+    }
+
+    fn all_durable(&mut self) {
+        self.durable = self.book.acked;
+        self.mark();
+    }
+
+    pub(crate) fn mark(&self) {
+        let Book { batches, acked } = &self.book;
+        let handed_out = self.book.settled(*acked).last_seq();
+        let mark = Mark { must: self.durable, may: batches.len(), handed_out };
+        self.disk.mark(mark.pack());
+    }
+
+    /// A commit after a failed one: refused, and without touching the disk.
+    fn refused(&mut self, batch: &Batch) -> JournalError {
+        let calls = self.disk.calls();
+        let error = self.journal().commit(batch).expect_err("a failed commit is the last");
+        assert_eq!(self.disk.calls(), calls, "no call after a failed commit");
+        error
+    }
+
+    /// Takes a snapshot; every other one has a commit while it is being written.
     pub(crate) fn snapshot(&mut self) -> Result<(), JournalError> {
         let records: Vec<Vec<u8>> = self.book.batches[..self.book.acked]
             .iter()
             .flat_map(|(first, bodies)| (*first..).zip(bodies))
             .map(|(seq, body)| [seq.to_le_bytes().as_slice(), body].concat())
             .collect();
+        let upto = self.book.acked;
         let mut writer = self.journal().snapshot_writer()?;
+        if self.book.acked % 2 == 1 {
+            self.commit(&[20])?;
+        }
         for record in &records {
             writer.push(KIND, false, record)?;
         }
         let done = writer.finish()?;
-        self.journal().snapshot_done(done)
+        self.journal().snapshot_done(done)?;
+        self.durable = self.durable.max(upto);
+        self.mark();
+        Ok(())
     }
 
     /// Ends cleanly.
-    pub(crate) fn close(mut self) -> Result<(), JournalError> {
-        self.journal.take().expect("a ledger is closed once").close()
+    pub(crate) fn close(&mut self) -> Result<(), JournalError> {
+        self.journal.take().expect("a ledger is closed once").close()?;
+        self.all_durable();
+        Ok(())
     }
 
     /// Ends cleanly, starts again, and compares.
     pub(crate) fn reopen(&mut self) -> Result<(), JournalError> {
-        self.journal.take().expect("a ledger is closed once").close()?;
+        self.close()?;
         let opened = open(&self.disk, &self.options, self.book.clone())?;
         let all = self.book.acked;
         self.book.check(&opened.history, all, all).unwrap();
@@ -243,5 +343,5 @@ pub(crate) fn segments(disk: &SimDisk) -> Vec<String> {
 }
 
 pub(crate) fn is_segment(path: &str) -> bool {
-    path.starts_with("journal/") && !path.ends_with(".tmp")
+    path.starts_with("journal/") && path.ends_with(".journal")
 }

@@ -13,5 +13,6 @@
 mod disk;
 mod explore;
 mod journal_crash;
+mod journal_faults;
 mod ledger;
 mod world;

@@ -3,6 +3,7 @@
 use super::*;
 use std::time::Duration;
 
+// spec: JRN-034
 #[test]
 fn what_was_committed_is_replayed_in_order() {
     let bench = Bench::new();
@@ -26,6 +27,7 @@ fn what_was_committed_is_replayed_in_order() {
     assert_eq!(journal.next_seq(), 4);
 }
 
+// spec: JRN-052
 #[test]
 fn a_clean_close_is_known_at_the_next_start() {
     let bench = Bench::new();
@@ -50,6 +52,7 @@ fn an_empty_journal_is_an_ordinary_state() {
     }
 }
 
+// spec: JRN-013, JRN-018
 #[test]
 fn segments_follow_each_other_and_replay_covers_all_of_them() {
     let bench = Bench::new();
@@ -67,6 +70,7 @@ fn segments_follow_each_other_and_replay_covers_all_of_them() {
     assert_eq!((report.records, report.next_seq, report.exit_code()), (100, 101, 0));
 }
 
+// spec: JRN-017
 #[test]
 fn a_record_bigger_than_a_segment_gets_one_of_its_own() {
     let bench = Bench::new();
@@ -91,6 +95,7 @@ fn a_largest_record_survives_and_a_larger_one_never_fits() {
     assert_eq!(bench.open().2.texts(), [largest]);
 }
 
+// spec: REC-003, REC-030
 #[test]
 fn many_starts_change_nothing_but_the_number_of_segments() {
     let bench = Bench::new();
@@ -117,6 +122,7 @@ fn snapshot(journal: &mut Journal<RealDisk>, image: &[&str]) {
     journal.snapshot_done(done.unwrap()).unwrap();
 }
 
+// spec: JRN-063
 #[test]
 fn a_snapshot_stands_in_for_the_records_before_it() {
     let bench = Bench::new();
@@ -154,6 +160,7 @@ fn records_committed_while_a_snapshot_is_written_are_replayed_behind_it() {
     assert_eq!((seen.snapshot, seen.texts()), (Some(1), vec!["b".to_owned(), "c".to_owned()]));
 }
 
+// spec: JRN-064, REC-019
 #[test]
 fn two_snapshots_are_kept_and_the_segments_the_older_one_needs() {
     let bench = Bench::new();
@@ -181,6 +188,7 @@ fn two_snapshots_are_kept_and_the_segments_the_older_one_needs() {
     assert_eq!(bench.open().2.image, [(9, b"again".to_vec())]);
 }
 
+// spec: JRN-060, JRN-061
 #[test]
 fn a_large_snapshot_spans_frames() {
     let bench = Bench::new();
@@ -193,6 +201,7 @@ fn a_large_snapshot_spans_frames() {
     assert_eq!(bench.open().2.image.len(), 1000);
 }
 
+// spec: JRN-062
 #[test]
 fn a_snapshot_that_was_never_finished_is_removed() {
     let bench = Bench::new();
@@ -210,6 +219,7 @@ fn a_snapshot_that_was_never_finished_is_removed() {
     assert!(bench.files("snapshots").is_empty());
 }
 
+// spec: REC-040, REC-041
 #[test]
 fn a_weak_policy_syncs_when_due_and_skips_ahead_after_an_unclean_end() {
     let mut bench = Bench::new();
@@ -251,6 +261,7 @@ fn a_weak_journal_skips_again_when_it_dies_at_once() {
     }
 }
 
+// spec: JRN-003
 #[test]
 fn a_second_process_is_told_who_holds_the_directory() {
     let bench = Bench::new();
@@ -300,4 +311,55 @@ fn the_state_at_a_sequence_can_be_replayed_without_writing() {
     replay(&bench.disk(), 2, &mut seen).unwrap();
     assert_eq!(seen.texts(), ["a", "b"]);
     assert_eq!(bench.image(), before);
+}
+
+/// The synced flags of all frames.
+fn flags(bench: &Bench) -> Vec<bool> {
+    struct Flags(Vec<bool>);
+    impl Visitor for Flags {
+        fn frame(&mut self, frame: &FrameAt<'_>) -> Result<(), String> {
+            self.0.push(frame.synced);
+            Ok(())
+        }
+    }
+    let mut flags = Flags(Vec::new());
+    scan(&bench.disk(), &mut flags).unwrap();
+    flags.0
+}
+
+// spec: JRN-029, JRN-041
+#[test]
+fn a_frame_says_whether_all_before_it_was_synced() {
+    let mut bench = Bench::new();
+    let (mut journal, ..) = bench.open();
+    for text in ["a", "b", "c"] {
+        add(&mut journal, text);
+    }
+    assert_eq!(flags(&bench), [true, true, true]);
+    bench = Bench::new();
+    bench.options.fsync = Fsync::Never;
+    let (mut journal, ..) = bench.open();
+    for text in ["a", "b", "c"] {
+        add(&mut journal, text);
+    }
+    journal.sync().unwrap();
+    add(&mut journal, "d");
+    assert_eq!(flags(&bench), [true, false, false, true]);
+}
+
+// spec: JRN-031
+#[test]
+fn a_commit_changes_no_sector_that_was_written_before() {
+    let bench = Bench::new();
+    let (mut journal, ..) = bench.open();
+    let mut written = 4096;
+    for length in [1, 467, 468, 900, 3, 400] {
+        let path = bench.segments().pop().unwrap();
+        let before = fs::read(&path).unwrap();
+        add(&mut journal, &"x".repeat(length));
+        let after = fs::read(&path).unwrap();
+        assert_eq!(after[..written], before[..written]);
+        assert_ne!(after[written..], before[written..]);
+        written += (32 + 12 + length + 1).next_multiple_of(512);
+    }
 }
