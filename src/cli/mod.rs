@@ -144,11 +144,13 @@ fn format(global: &Global) -> Format {
 /// The places that were named, each by its flag or else by its variable.
 fn named(global: &Global, matches: &ArgMatches) -> Named {
     let place = |id, flag, variable, path: &Option<PathBuf>| {
+        let path = path.clone()?;
         let origin = match matches.value_source(id) {
+            Some(ValueSource::EnvVariable) if path.as_os_str().is_empty() => return None,
             Some(ValueSource::EnvVariable) => Origin::Environment(variable),
             _ => Origin::Flag(flag),
         };
-        path.clone().map(|path| Place { path, origin })
+        Some(Place { path, origin })
     };
     Named {
         config: place("config", "--config", "MIDWATCH_CONFIG", &global.config),
