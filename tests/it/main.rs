@@ -12,4 +12,8 @@
 
 mod journal_store;
 mod journal_tool;
+mod spec_reader;
+mod spec_records;
+mod spec_states;
 mod supervision;
+mod tidy;
