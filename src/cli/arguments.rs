@@ -1,7 +1,10 @@
 //! What may be typed.
 
 use super::session::Format;
-use super::{act, config, daemon, import, list, log, reset, retry, show, states, status, submit};
+use super::{
+    act, config, daemon, demo, engine, import, list, log, reset, retry, show, states, status,
+    submit,
+};
 use super::{task, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
@@ -78,11 +81,11 @@ pub(crate) enum Command {
     /// Run everything in the foreground: supervisor, engine and workers
     Daemon(daemon::Args),
     /// Run the engine alone, for those who supervise it themselves
-    Engine,
+    Engine(engine::Args),
     /// Run one worker alone
     Worker(worker::Args),
     /// See a task survive two kills, in under a minute, in a directory that is removed again
-    Demo,
+    Demo(demo::Args),
     /// Give the daemon a task; prints its id
     #[command(visible_alias = "add")]
     Submit(submit::Args),

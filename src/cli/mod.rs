@@ -19,6 +19,7 @@ mod history;
 mod import;
 mod list;
 mod log;
+mod logging;
 mod paint;
 mod payload;
 mod reset;
@@ -106,6 +107,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
         },
         format: format(&cli.global),
         quiet: cli.global.quiet,
+        verbose: cli.global.verbose,
         named: &named,
         environment: &environment,
         lively: err.is_terminal(),
@@ -177,9 +179,9 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
     };
     match command {
         Command::Daemon(args) => daemon::run(args, session),
-        Command::Engine => engine::run(session),
+        Command::Engine(args) => engine::run(args, session),
         Command::Worker(args) => worker::run(args, session),
-        Command::Demo => demo::run(session),
+        Command::Demo(args) => demo::run(args, session),
         Command::Submit(args) => submit::run(args, session),
         Command::Import(args) => import::run(args, session),
         Command::List(args) => list::run(args, session),

@@ -75,6 +75,8 @@ pub(crate) struct Session<'a> {
     pub(crate) format: Format,
     /// `-q`: no notes on stderr.
     pub(crate) quiet: bool,
+    /// `-v`, how often.
+    pub(crate) verbose: u8,
     /// The places that were named.
     pub(crate) named: &'a Named,
     /// The environment.

@@ -74,4 +74,14 @@ fn the_help_names_every_command() {
 #[test]
 fn the_definition_of_the_arguments_is_sound() {
     Cli::command().debug_assert();
+    // clap lets a command's argument shadow a global one, and fails when that is read.
+    let cli = Cli::command();
+    let globals: Vec<_> = cli.get_arguments().map(|argument| argument.get_id().clone()).collect();
+    let mut commands: Vec<_> = cli.get_subcommands().collect();
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands());
+        for argument in command.get_arguments() {
+            assert!(!globals.contains(argument.get_id()), "{} {argument}", command.get_name());
+        }
+    }
 }

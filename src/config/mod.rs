@@ -19,6 +19,7 @@ mod show;
 
 pub use fault::{ConfigError, Fault};
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
+pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
 pub use show::{Effective, Origin};
 
