@@ -138,8 +138,8 @@ def shown(value, kind):
     if kind == "json":
         return value.strip().replace("\n", " ").replace("\r", " ")
     if kind == "actor":
-        number, fields = value
-        return plain(["daemon", "uid {}", "worker {}"][number].format(*fields))
+        number, names = value
+        return plain(["daemon", "uid {}", "worker {}"][number].format(*names))
     if kind in WORDS:
         return plain(WORDS[kind].split()[value])
     if kind.startswith("*"):

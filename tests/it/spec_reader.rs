@@ -36,10 +36,11 @@ fn a_second_reader_prints_every_kind_and_every_field() {
 #[test]
 fn a_second_reader_follows_a_journal_over_restarts() {
     let mut bench = Bench::new();
-    for _ in 0..3 {
-        bench.full_history();
+    bench.full_history();
+    for count in 1..4 {
         bench.kill();
         bench.start();
+        bench.submit_many(count);
     }
     bench.close();
     compare(&bench);
