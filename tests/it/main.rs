@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod demo;
 mod journal_store;
 mod journal_tool;
 mod supervision;
