@@ -243,7 +243,7 @@ mod tests {
     fn broken_json_is_refused_with_its_place() {
         let problem = refusal("{\"type\":\"fetch_data\",\n \"payload\": {\"a\":,}}");
         assert_eq!(problem.code, Code::InvalidRequest);
-        assert!(problem.detail.contains("line 2 column 17"), "{}", problem.detail);
+        assert!(problem.detail.contains("line 2 column 18"), "{}", problem.detail);
         assert!(refusal("").detail.contains("line 1 column 0"));
         assert!(refusal(r#"{"type":"fetch_data","retries":3}"#).detail.contains("retries"));
     }

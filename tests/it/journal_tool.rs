@@ -471,7 +471,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 /// A store whose first records are gone.
-fn compacted() -> Bench {
+pub(crate) fn compacted() -> Bench {
     let mut bench = Bench::with_snapshots(6 << 10);
     bench.full_history();
     for _ in 0..100 {

@@ -11,6 +11,16 @@
 )]
 
 mod demo;
+mod eventually;
+mod fake_engine;
 mod journal_store;
 mod journal_tool;
+mod kills;
+mod process;
+mod server;
+mod spec_reader;
+mod spec_records;
+mod spec_states;
 mod supervision;
+mod tidy;
+mod worker;

@@ -1,0 +1,6 @@
+//! The server through its socket: routes, refusals, limits, and people who misbehave.
+
+mod fixture;
+mod misuse;
+mod tasks;
+mod workers;
