@@ -182,6 +182,8 @@ pub(crate) fn environment() -> Environment {
         },
         no_colour: true,
         columns: None,
+        notify_socket: None,
+        watchdog: None,
         control_fd: None,
         tmp: None,
     }
@@ -217,6 +219,7 @@ pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)
         api: &script,
         view: View { zone: Zone::Utc, ..view(Some(80)) },
         format: super::format(&cli.global),
+        verbose: 0,
         quiet: cli.global.quiet,
         named: &super::named(&cli.global, &matches),
         environment: &environment,
