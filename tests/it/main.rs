@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod demo;
 mod eventually;
 mod fake_engine;
 mod journal_store;
