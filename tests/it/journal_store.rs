@@ -142,6 +142,12 @@ impl Bench {
         self.ask((0..count).map(spec).collect());
     }
 
+    /// Two records more, and a state that grows to its bound and no further.
+    pub(crate) fn churn(&mut self, task: TaskId) {
+        self.act(task, Verb::Pause);
+        self.act(task, Verb::Resume);
+    }
+
     pub(crate) fn act(&mut self, task: TaskId, verb: Verb) {
         self.ask_one(Command::Act { task, verb, max_retry: None, fresh: false });
     }

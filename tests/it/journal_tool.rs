@@ -522,6 +522,35 @@ fn a_snapshot_of_another_state_is_damage() {
 }
 
 #[test]
+fn every_command_works_while_an_engine_writes_rotates_and_compacts() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let mut bench = Bench::with_snapshots(6 << 10);
+    bench.full_history();
+    let task = bench.submit("[]");
+    let dir = bench.path().to_str().unwrap().to_owned();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                bench.churn(task);
+            }
+        });
+        for _ in 0..15 {
+            for command in ["verify", "inspect", "dump"] {
+                let (code, out, err) = tool(&[command, &dir]);
+                if code != 0 {
+                    done.store(true, Ordering::Relaxed);
+                    let out = out.get(..2000).unwrap_or(&out);
+                    panic!("{command} ended with {code}: {err}{out}");
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
 fn what_a_snapshot_stands_for_comes_first_in_the_dump() {
     let bench = compacted();
     let (code, out, err) = on(&bench, &["dump"]);

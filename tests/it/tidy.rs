@@ -27,17 +27,19 @@ const FLOORS: &[(&str, &[&str])] = &[
         &["api", "client", "config", "process", "units", "limits", "kernel::ids", "kernel::status"],
     ),
     ("supervisor", &["process", "config"]),
+    // Its last act reads the journal as the journal tool does.
     (
         "demo",
         &[
             "api",
             "client",
             "config",
+            "engine",
+            "journal",
+            "kernel",
+            "limits",
             "supervisor",
             "units",
-            "limits",
-            "kernel::ids",
-            "kernel::status",
         ],
     ),
     (
