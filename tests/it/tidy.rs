@@ -36,6 +36,9 @@ const FLOORS: &[(&str, &[&str])] = &[
             "supervisor",
             "units",
             "limits",
+            "engine::codec", // the journal's own account, once the daemon has gone
+            "journal",
+            "kernel::event",
             "kernel::ids",
             "kernel::status",
         ],
