@@ -27,7 +27,7 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Longest time that an answer may find nobody who reads it.
-const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+const WRITE_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// How long requests may still run when the daemon shuts down.
 const CLOSING_TIME: Duration = Duration::from_secs(5);

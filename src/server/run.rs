@@ -358,7 +358,7 @@ fn start_engine(
 
 /// Writes a byte now and every few seconds, unless the engine's thread is stuck. Touches neither
 /// the engine nor the disk, so a store that hangs shows as silence, not as a hang of its own.
-async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) {
+async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) -> ! {
     if let Err(error) = rustix::io::ioctl_fionbio(&probe, true) {
         tracing::warn!("cannot make the probe non-blocking: {error}");
     }

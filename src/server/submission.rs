@@ -140,7 +140,7 @@ fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
 
 fn line_and_column(json: &[u8], place: usize) -> (usize, usize) {
     let before = json.get(..place).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    let line = before.split(|byte| *byte == b'\n').count() - 1;
     let begins = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     (line + 1, place - begins + 1)
 }

@@ -301,7 +301,7 @@ async fn stops(app: &App, worker: WorkerId, request: StopsRequest) -> Answered {
         found => Some(found),
     };
     let changed = app.hand.watch(Subject::Worker(worker), differ)?;
-    let now = || async { app.hand.read(move |facts| current(facts))?.await };
+    let now = || async { app.hand.read(current)?.await };
     let orders = tokio::select! {
         changed = changed => changed?,
         () = tokio::time::sleep(wait_ms.min(WAIT_MAX).duration()) => now().await?,
@@ -319,7 +319,7 @@ async fn checkpoint(app: &App, worker: WorkerId, request: Request) -> Answered {
     let command = Command::Checkpoint { proof: proof(worker, &lease), data };
     let by = Actor::Worker(worker);
     let done = app.hand.ask_and_look(by, vec![command], move |facts, answers| {
-        let stop = facts.engine.state().task(task).and_then(|task| task.stop());
+        let stop = facts.engine.state().task(task).and_then(crate::kernel::task::Task::stop);
         (answers.into_iter().next(), stop.map(views::stop_word))
     })?;
     match done.await? {

@@ -165,11 +165,11 @@ fn documented_type(rust: &str) -> (String, bool) {
     if let Some(inner) = inner("Box<") {
         return documented_type(inner);
     }
-    if let Some(inner) = inner("Vec<").or(inner("VecDeque<")) {
+    if let Some(inner) = inner("Vec<").or_else(|| inner("VecDeque<")) {
         return (format!("[* {}]", documented_type(inner).0), false);
     }
     let known = TYPES.iter().find(|(name, _)| *name == rust).map(|(_, doc)| *doc);
-    let known = known.or(MAPS.iter().find(|(_, name)| *name == rust).map(|(doc, _)| *doc));
+    let known = known.or_else(|| MAPS.iter().find(|(_, name)| *name == rust).map(|(doc, _)| *doc));
     (known.unwrap_or_else(|| panic!("what is {rust} in the documents?")).to_owned(), false)
 }
 
@@ -178,7 +178,7 @@ fn as_rust_sees_it(maps: BTreeMap<String, Keys>) -> BTreeMap<String, Keys> {
     let mut maps = maps;
     for (_, kind, _) in maps.values_mut().flat_map(BTreeMap::values_mut) {
         if kind == "json" {
-            *kind = "tstr".to_owned();
+            "tstr".clone_into(kind);
         }
     }
     maps

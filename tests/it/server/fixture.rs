@@ -12,15 +12,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// No wait of a test is longer; a test that needs it has failed.
-pub const LONG: Duration = Duration::from_secs(30);
+pub(super) const LONG: Duration = Duration::from_secs(30);
 
-pub struct Server {
-    pub dir: tempfile::TempDir,
+pub(super) struct Server {
+    pub(super) dir: tempfile::TempDir,
     lifeline: Option<OwnedFd>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
 
-pub fn config(dir: &Path) -> Config {
+pub(super) fn config(dir: &Path) -> Config {
     let origin = midwatch::config::Origin::Flag("--data-dir");
     let named =
         Named { data_dir: Some(Place { path: dir.join("data"), origin }), ..Named::default() };
@@ -41,11 +41,11 @@ pub fn config(dir: &Path) -> Config {
 }
 
 impl Server {
-    pub fn start() -> Self {
+    pub(super) fn start() -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), |_| ()).unwrap()
     }
 
-    pub fn start_in(
+    pub(super) fn start_in(
         dir: tempfile::TempDir,
         change: impl FnOnce(&mut Config),
     ) -> Result<Self, ServerError> {
@@ -66,16 +66,16 @@ impl Server {
         Ok(Self { dir, lifeline: Some(ours.into()), thread: Some(thread) })
     }
 
-    pub fn socket(&self) -> PathBuf {
+    pub(super) fn socket(&self) -> PathBuf {
         self.dir.path().join("data/midwatch.sock")
     }
 
-    pub fn run_dir(&self) -> PathBuf {
+    pub(super) fn run_dir(&self) -> PathBuf {
         self.dir.path().join("data/run")
     }
 
     /// Stops the server and gives its directory back.
-    pub fn stop(mut self) -> tempfile::TempDir {
+    pub(super) fn stop(mut self) -> tempfile::TempDir {
         self.end();
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
@@ -87,13 +87,13 @@ impl Server {
         }
     }
 
-    pub fn connect(&self) -> UnixStream {
+    pub(super) fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(self.socket()).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         stream
     }
 
-    pub fn send(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
+    pub(super) fn send(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
         let head = format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: {kind}\r\n\
@@ -102,19 +102,19 @@ impl Server {
         );
         stream.write_all(head.as_bytes()).unwrap();
         // A refusal may come before all of the body was taken.
-        let _ = stream.write_all(body);
+        drop(stream.write_all(body));
         Answer::read(&mut stream)
     }
 
-    pub fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "application/json", b"")
     }
 
-    pub fn post(&self, path: &str, body: &Value) -> Answer {
+    pub(super) fn post(&self, path: &str, body: &Value) -> Answer {
         self.send("POST", path, "application/json", body.to_string().as_bytes())
     }
 
-    pub fn submit(&self, body: &Value) -> u64 {
+    pub(super) fn submit(&self, body: &Value) -> u64 {
         let answer = self.post("/v1/tasks", body);
         assert_eq!(answer.status, 201, "{}", answer.text());
         answer.json()["id"].as_u64().unwrap()
@@ -132,20 +132,20 @@ impl Drop for Server {
 }
 
 #[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub head: String,
-    pub body: Vec<u8>,
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) head: String,
+    pub(super) body: Vec<u8>,
 }
 
 impl Answer {
-    pub fn read(stream: &mut UnixStream) -> Self {
+    pub(super) fn read(stream: &mut UnixStream) -> Self {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes).unwrap();
         Self::parse(&bytes)
     }
 
-    pub fn parse(bytes: &[u8]) -> Self {
+    pub(super) fn parse(bytes: &[u8]) -> Self {
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n");
         let end = end.unwrap_or_else(|| panic!("no answer: {}", String::from_utf8_lossy(bytes)));
         let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
@@ -156,20 +156,20 @@ impl Answer {
         Self { status, head, body }
     }
 
-    pub fn json(&self) -> Value {
+    pub(super) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {}", self.text()))
     }
 
-    pub fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    pub fn lines(&self) -> Vec<Value> {
+    pub(super) fn lines(&self) -> Vec<Value> {
         self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     /// The problem's code and detail.
-    pub fn refusal(&self) -> (u16, String, String) {
+    pub(super) fn refusal(&self) -> (u16, String, String) {
         assert!(self.head.contains("application/problem+json"), "{}", self.head);
         let problem = self.json();
         assert_eq!(problem["status"], self.status);
@@ -193,13 +193,13 @@ fn unchunk(mut body: &[u8]) -> Vec<u8> {
 }
 
 /// A worker as the server sees it: this very process, with a lock of its own.
-pub struct Worker<'a> {
-    pub server: &'a Server,
-    pub id: u64,
-    pub lock: WorkerLock,
+pub(super) struct Worker<'a> {
+    pub(super) server: &'a Server,
+    pub(super) id: u64,
+    pub(super) lock: WorkerLock,
 }
 
-pub fn registration(lock: &WorkerLock, slots: u32) -> Value {
+pub(super) fn registration(lock: &WorkerLock, slots: u32) -> Value {
     json!({
         "name": "w1", "process": process::current().unwrap(), "host": "here", "version": "1",
         "lock": lock.name(), "types": ["fetch_data", "exec"], "slots": slots,
@@ -207,7 +207,7 @@ pub fn registration(lock: &WorkerLock, slots: u32) -> Value {
 }
 
 impl<'a> Worker<'a> {
-    pub fn register(server: &'a Server, slots: u32) -> Self {
+    pub(super) fn register(server: &'a Server, slots: u32) -> Self {
         let lock = WorkerLock::take(&server.run_dir()).unwrap();
         let answer = server.post("/v1/workers", &registration(&lock, slots));
         assert_eq!(answer.status, 200, "{}", answer.text());
@@ -215,11 +215,11 @@ impl<'a> Worker<'a> {
         Self { server, id, lock }
     }
 
-    pub fn call(&self, verb: &str, body: &Value) -> Answer {
+    pub(super) fn call(&self, verb: &str, body: &Value) -> Answer {
         self.server.post(&format!("/v1/workers/{}/{verb}", self.id), body)
     }
 
-    pub fn lease(&self, slots: u32, wait_ms: u64) -> Vec<Value> {
+    pub(super) fn lease(&self, slots: u32, wait_ms: u64) -> Vec<Value> {
         let answer = self.call("lease", &json!({ "slots": slots, "wait_ms": wait_ms }));
         assert_eq!(answer.status, 200, "{}", answer.text());
         answer.json()["leases"].as_array().unwrap().clone()
@@ -227,7 +227,7 @@ impl<'a> Worker<'a> {
 }
 
 /// What a worker shows with every call about a lease, and more.
-pub fn with_proof(lease: &Value, more: Value) -> Value {
+pub(super) fn with_proof(lease: &Value, more: &Value) -> Value {
     let mut body = json!({
         "task": lease["task"], "fence": lease["fence"], "secret": lease["secret"],
     });
@@ -236,7 +236,7 @@ pub fn with_proof(lease: &Value, more: Value) -> Value {
 }
 
 /// Waits for something that another process or thread brings about.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(super) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let begin = Instant::now();
     loop {
         if let Some(found) = look() {

@@ -41,7 +41,7 @@ fn a_huge_body_is_refused_before_it_is_read() {
     let head = "POST /v1/tasks HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(format!("{:x}\r\n", large.len()).as_bytes()).unwrap();
-    let _ = stream.write_all(&large);
+    drop(stream.write_all(&large));
     assert_eq!(Answer::read(&mut stream).refusal().0, 400);
 }
 
@@ -63,7 +63,7 @@ fn slow_half_closed_and_garbled_clients_harm_nobody() {
             stream.write_all(garbage).unwrap();
             stream.shutdown(Shutdown::Write).unwrap();
             let mut rest = Vec::new();
-            let _ = stream.read_to_end(&mut rest);
+            drop(stream.read_to_end(&mut rest));
         }
         for _ in 0..50 {
             drop(server.connect());

@@ -236,7 +236,7 @@ fn the_log_of_an_attempt_is_read_from_any_place_and_followed_to_its_end() {
     thread::scope(|scope| {
         let following = scope.spawn(|| log("follow=1").body);
         std::fs::write(dir.join("1.log"), b"one\ntwo\n\xff\xfe\nthree\n").unwrap();
-        let end = with_proof(&lease, json!({ "outcome": "success" }));
+        let end = with_proof(&lease, &json!({ "outcome": "success" }));
         worker.call("finish", &json!({ "ends": [end] }));
         assert_eq!(following.join().unwrap(), b"one\ntwo\n\xff\xfe\nthree\n");
     });
@@ -259,7 +259,7 @@ fn the_status_says_what_needs_a_person() {
     assert_eq!((&status["health"], &status["slots_busy"]), (&json!("OK"), &json!(1)));
     assert_eq!(status["tasks"]["RUNNING"], 1);
     let more = json!({ "outcome": "fatal", "error": "no such host\nsecond line" });
-    let end = with_proof(&lease, more);
+    let end = with_proof(&lease, &more);
     worker.call("finish", &json!({ "ends": [end] }));
     let status = server.get("/v1/status").json();
     assert_eq!(status["health"], "ATTENTION");

@@ -17,10 +17,10 @@ fn a_task_is_leased_worked_on_and_finished_with_the_next_lease_in_one_request() 
     assert_eq!((&lease["task"], &lease["payload"]), (&json!(first), &json!([1])));
     assert_eq!((&lease["attempt"], &lease["timeout_ms"]), (&json!(1), &json!(300_000)));
     assert_eq!(lease["secret"].as_str().unwrap().len(), 32);
-    assert_eq!(worker.lease(1, 0), [json!(0); 0]);
+    assert_eq!(worker.lease(1, 0), Vec::<serde_json::Value>::new());
     let hold = with_proof(
         &lease,
-        json!({
+        &json!({
             "process": process::current().unwrap(), "progress": { "done": 3, "total": 10 },
         }),
     );
@@ -28,7 +28,7 @@ fn a_task_is_leased_worked_on_and_finished_with_the_next_lease_in_one_request() 
         worker.call("heartbeat", &json!({ "holds": [hold] })).json(),
         json!({ "stops": [] })
     );
-    let checkpoint = with_proof(&lease, json!({ "data": { "cursor": "o_99" } }));
+    let checkpoint = with_proof(&lease, &json!({ "data": { "cursor": "o_99" } }));
     let checkpoint = worker.call("checkpoint", &checkpoint).json();
     assert!(checkpoint["seq"].as_u64().unwrap() > 0, "{checkpoint}");
     let task = server.get(&format!("/v1/tasks/{first}")).json();
@@ -39,7 +39,7 @@ fn a_task_is_leased_worked_on_and_finished_with_the_next_lease_in_one_request() 
     );
     let end = with_proof(
         &lease,
-        json!({
+        &json!({
             "outcome": "success", "started": true, "exit_code": 0, "result": { "rows": 4 },
         }),
     );
@@ -66,14 +66,14 @@ fn who_does_not_hold_the_lease_is_refused_and_told_to_stop() {
     let mut forged = lease.clone();
     forged["secret"] = json!("00000000000000000000000000000000");
     for (who, lease) in [(&worker, &forged), (&thief, &lease)] {
-        let checkpoint = who.call("checkpoint", &with_proof(lease, json!({ "data": 1 })));
+        let checkpoint = who.call("checkpoint", &with_proof(lease, &json!({ "data": 1 })));
         let (status, code, _) = checkpoint.refusal();
         assert_eq!((status, code.as_str()), (409, "stale_lease"));
-        let end = with_proof(lease, json!({ "outcome": "success" }));
+        let end = with_proof(lease, &json!({ "outcome": "success" }));
         let finished = who.call("finish", &json!({ "ends": [end] })).json();
         assert_eq!(finished["ends"][0]["error"]["code"], "stale_lease");
         let stops =
-            who.call("heartbeat", &json!({ "holds": [with_proof(lease, json!({}))] })).json();
+            who.call("heartbeat", &json!({ "holds": [with_proof(lease, &json!({}))] })).json();
         assert_eq!(stops["stops"][0]["stop"], "superseded");
     }
     assert_eq!(server.get(&format!("/v1/tasks/{id}")).json()["status"], "RUNNING");
@@ -83,7 +83,7 @@ fn who_does_not_hold_the_lease_is_refused_and_told_to_stop() {
         worker
             .call(
                 "finish",
-                &json!({ "ends": [with_proof(&lease, json!({
+                &json!({ "ends": [with_proof(&lease, &json!({
         "outcome": "success",
     }))] })
             )
@@ -101,7 +101,7 @@ fn a_waiting_worker_gets_a_task_as_soon_as_it_is_there() {
         let id = server.submit(&json!({ "type": "fetch_data" }));
         assert_eq!(waiting.join().unwrap()[0]["task"], id);
     });
-    assert_eq!(worker.lease(1, 1), [json!(0); 0]);
+    assert_eq!(worker.lease(1, 1), Vec::<serde_json::Value>::new());
 }
 
 #[test]
@@ -143,10 +143,10 @@ fn a_stop_reaches_the_worker_that_waits_for_it() {
         assert_eq!(stops, json!({ "stops": [order] }));
         let known = worker.call("stops", &json!({ "known": [order], "wait_ms": 1 })).json();
         assert_eq!(known, stops);
-        let told = worker.call("checkpoint", &with_proof(&lease, json!({ "data": 1 }))).json();
+        let told = worker.call("checkpoint", &with_proof(&lease, &json!({ "data": 1 }))).json();
         assert_eq!(told["stop"], "cancel");
     });
-    let end = with_proof(&lease, json!({ "outcome": "cancelled", "started": true }));
+    let end = with_proof(&lease, &json!({ "outcome": "cancelled", "started": true }));
     let finished = worker.call("finish", &json!({ "ends": [end] })).json();
     assert_eq!(finished["ends"][0]["status"], "CANCELLED");
 }
@@ -191,7 +191,7 @@ fn a_living_worker_keeps_its_lease_over_a_restart_of_the_engine() {
     let server = Server::start_in(server.stop(), |_| ()).unwrap();
     let worker = Worker { server: &server, id: number, lock };
     assert_eq!(server.get(&format!("/v1/tasks/{id}")).json()["status"], "RUNNING");
-    let end = with_proof(&lease, json!({ "outcome": "success", "started": true }));
+    let end = with_proof(&lease, &json!({ "outcome": "success", "started": true }));
     let finished = worker.call("finish", &json!({ "ends": [end] })).json();
     assert_eq!(finished["ends"][0]["status"], "SUCCESS");
     drop(worker);
@@ -246,12 +246,12 @@ fn a_result_that_is_too_large_is_refused_alone() {
     let worker = Worker::register(&server, 2);
     let leases = worker.lease(2, 0);
     let large =
-        with_proof(&leases[0], json!({ "outcome": "success", "result": "x".repeat(65_536) }));
-    let small = with_proof(&leases[1], json!({ "outcome": "success", "result": "x" }));
+        with_proof(&leases[0], &json!({ "outcome": "success", "result": "x".repeat(65_536) }));
+    let small = with_proof(&leases[1], &json!({ "outcome": "success", "result": "x" }));
     let finished = worker.call("finish", &json!({ "ends": [large, small] })).json();
     assert_eq!(finished["ends"][0]["error"]["code"], "invalid_payload");
     assert_eq!(finished["ends"][1]["status"], "SUCCESS");
-    let without = with_proof(&leases[0], json!({ "outcome": "success" }));
+    let without = with_proof(&leases[0], &json!({ "outcome": "success" }));
     let finished = worker.call("finish", &json!({ "ends": [without] })).json();
     assert_eq!(finished["ends"][0]["status"], "SUCCESS");
 }
