@@ -106,7 +106,7 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let ServerOptions { config, lifeline, probe, signals } = options;
     let data_dir = make_data_dir(&config)?;
     // Held until the very end, after the socket is gone.
-    let _lock = DirLock::acquire(&data_dir)?;
+    let _lock = lock(&data_dir)?;
     let opened = open(&config, &data_dir)?;
     let (socket, listener) = bind(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -120,6 +120,26 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
     drop(socket);
     served
+}
+
+/// How long to wait for a lock that somebody holds: an engine whose supervisor was killed ends
+/// within moments, and its successor must not give up on it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the lock is tried meanwhile.
+const LOCK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Takes the lock of the data directory, or says who still has it after a while.
+fn lock(data_dir: &Path) -> Result<DirLock, JournalError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match DirLock::acquire(data_dir) {
+            Err(JournalError::InUse { .. }) if waited < LOCK_PATIENCE => {
+                std::thread::park_timeout(LOCK_AGAIN);
+                waited = waited.saturating_add(LOCK_AGAIN);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// How others steer the server.
