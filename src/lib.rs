@@ -13,6 +13,8 @@ pub mod client;
 pub mod clock;
 #[cfg(feature = "host")]
 pub mod config;
+#[cfg(feature = "host")]
+pub mod demo;
 pub mod engine;
 pub mod journal;
 pub mod kernel;

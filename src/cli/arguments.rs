@@ -1,10 +1,14 @@
 //! What may be typed.
 
 use super::session::Format;
-use super::{act, config, daemon, import, list, log, reset, retry, show, states, status, submit};
+use super::{
+    act, config, daemon, demo, engine, import, list, log, reset, retry, show, states, status,
+    submit,
+};
 use super::{task, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ColorChoice, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -30,7 +34,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "FILE",
-        env = "MIDWATCH_CONFIG",
+        value_parser = path(), env = "MIDWATCH_CONFIG",
         hide_env_values = true
     )]
     pub(crate) config: Option<PathBuf>,
@@ -39,7 +43,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "DIR",
-        env = "MIDWATCH_DATA_DIR",
+        value_parser = path(), env = "MIDWATCH_DATA_DIR",
         hide_env_values = true
     )]
     pub(crate) data_dir: Option<PathBuf>,
@@ -48,7 +52,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "PATH",
-        env = "MIDWATCH_SOCKET",
+        value_parser = path(), env = "MIDWATCH_SOCKET",
         hide_env_values = true
     )]
     pub(crate) socket: Option<PathBuf>,
@@ -78,11 +82,11 @@ pub(crate) enum Command {
     /// Run everything in the foreground: supervisor, engine and workers
     Daemon(daemon::Args),
     /// Run the engine alone, for those who supervise it themselves
-    Engine,
+    Engine(engine::Args),
     /// Run one worker alone
     Worker(worker::Args),
     /// See a task survive two kills, in under a minute, in a directory that is removed again
-    Demo,
+    Demo(demo::Args),
     /// Give the daemon a task; prints its id
     #[command(visible_alias = "add")]
     Submit(submit::Args),
@@ -129,6 +133,11 @@ pub(crate) enum Command {
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),
+}
+
+/// A path, the empty one too: an empty variable counts as unset, and clap would refuse it.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Reads the id of a task.

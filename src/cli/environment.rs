@@ -3,6 +3,7 @@
 use crate::config::Surroundings;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The config of the whole host.
 const SYSTEM_CONFIG: &str = "/etc/midwatch/midwatch.toml";
@@ -17,8 +18,14 @@ pub(crate) struct Environment {
     pub(crate) no_colour: bool,
     /// `COLUMNS`: the width somebody wants, whatever the terminal says.
     pub(crate) columns: Option<usize>,
+    /// `NOTIFY_SOCKET`: where systemd listens for news.
+    pub(crate) notify_socket: Option<OsString>,
+    /// `WATCHDOG_USEC`: how long systemd waits for a sign of life.
+    pub(crate) watchdog: Option<Duration>,
     /// `MIDWATCH_CONTROL_FD`: set inside a handler.
     pub(crate) control_fd: Option<String>,
+    /// `TMPDIR`: inside a handler, the attempt's own directory.
+    pub(crate) tmp: Option<PathBuf>,
 }
 
 impl Environment {
@@ -41,7 +48,12 @@ impl Environment {
             columns: text("COLUMNS")
                 .and_then(|columns| columns.parse().ok())
                 .filter(|columns| 0 < *columns),
+            notify_socket: variable("NOTIFY_SOCKET"),
+            watchdog: text("WATCHDOG_USEC")
+                .and_then(|micros| micros.parse().ok())
+                .map(Duration::from_micros),
             control_fd: text("MIDWATCH_CONTROL_FD"),
+            tmp: path("TMPDIR"),
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use super::paint::{Ink, Paint};
 use super::text::tame;
-use crate::api::Problem;
 use crate::config::ConfigError;
 use std::io;
 
@@ -18,8 +17,6 @@ pub(crate) mod exit {
     pub(crate) const UNREACHABLE: u8 = 5;
     /// The daemon went away before it answered.
     pub(crate) const UNKNOWN: u8 = 8;
-    /// `task checkpoint` and `task progress`: recorded, and a stop was asked for.
-    pub(crate) const STOP: u8 = 10;
 }
 
 /// One complaint: a line that says what happened, and lines that help.
@@ -87,16 +84,6 @@ impl From<ConfigError> for Failure {
             help: fault.help().map(str::to_owned).into_iter().collect(),
         };
         Self { code: exit::USAGE, complaints: error.faults.iter().map(complaint).collect() }
-    }
-}
-
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        let failure = Self::new(problem.code.exit(), problem.detail);
-        match problem.help {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
     }
 }
 

@@ -105,7 +105,7 @@ fn import(
             bad_line(*number, "it is longer than any line that is accepted", session);
         }
         if !piece.numbers.is_empty() {
-            send(&piece, tally, session)?;
+            send(piece, tally, session)?;
         } else if piece.too_long.is_empty() {
             tally.lines = source.number;
             return Ok(());
@@ -146,13 +146,12 @@ impl Source {
 }
 
 /// Sends some lines and reads the answer to each.
-fn send(piece: &Piece, tally: &mut Tally, session: &mut Session<'_>) -> Result<(), Failure> {
-    let answer = session.api.send(&Request {
-        method: "POST",
-        path: "/v1/tasks".to_owned(),
-        content_type: "application/x-ndjson",
-        body: piece.body.clone(),
-    })?;
+fn send(mut piece: Piece, tally: &mut Tally, session: &mut Session<'_>) -> Result<(), Failure> {
+    let lines = std::mem::take(&mut piece.body);
+    let request = Request::Lines { path: "/v1/tasks".to_owned(), lines };
+    // The session is needed below, so the daemon is borrowed apart from it.
+    let api = session.api;
+    let answer = api.send(&request)?;
     let mut answered = 0;
     for line in answer.lines() {
         let line = line.map_err(|error| lost(&error))?;
@@ -283,10 +282,11 @@ mod tests {
             exit 8
             --- stdout
             --- stderr
-            error: the daemon went away before it had answered: unexpected end of file
-              whether it did what was asked is not known; look with `midwatch list`, or say it again with the same --key
+            error: the daemon did not answer to the end: unexpected end of file
+              look with `midwatch list` what was done
               1 task accepted; go on from line 2
-        "#]].assert_eq(&played.to_string());
+        "#]]
+        .assert_eq(&played.to_string());
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod history;
 mod import;
 mod list;
 mod log;
+mod logging;
 mod paint;
 mod payload;
 mod reset;
@@ -93,7 +94,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
     };
     let named = named(&cli.global, &matches);
     let api = socket::Daemon::new(named.clone(), environment.surroundings.clone());
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    // Not locked: a daemon's other threads log to stderr, and would wait for ever.
+    let (mut out, mut err) = (io::stdout(), io::stderr());
     let colour = |terminal: bool| wants_colour(cli.global.color, &environment, terminal);
     let err_colour = colour(err.is_terminal());
     let mut session = Session {
@@ -106,6 +108,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
         },
         format: format(&cli.global),
         quiet: cli.global.quiet,
+        verbose: cli.global.verbose,
         named: &named,
         environment: &environment,
         lively: err.is_terminal(),
@@ -141,11 +144,13 @@ fn format(global: &Global) -> Format {
 /// The places that were named, each by its flag or else by its variable.
 fn named(global: &Global, matches: &ArgMatches) -> Named {
     let place = |id, flag, variable, path: &Option<PathBuf>| {
+        let path = path.clone()?;
         let origin = match matches.value_source(id) {
+            Some(ValueSource::EnvVariable) if path.as_os_str().is_empty() => return None,
             Some(ValueSource::EnvVariable) => Origin::Environment(variable),
             _ => Origin::Flag(flag),
         };
-        path.clone().map(|path| Place { path, origin })
+        Some(Place { path, origin })
     };
     Named {
         config: place("config", "--config", "MIDWATCH_CONFIG", &global.config),
@@ -177,9 +182,9 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
     };
     match command {
         Command::Daemon(args) => daemon::run(args, session),
-        Command::Engine => engine::run(session),
+        Command::Engine(args) => engine::run(args, session),
         Command::Worker(args) => worker::run(args, session),
-        Command::Demo => demo::run(session),
+        Command::Demo(args) => demo::run(args, session),
         Command::Submit(args) => submit::run(args, session),
         Command::Import(args) => import::run(args, session),
         Command::List(args) => list::run(args, session),

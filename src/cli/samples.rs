@@ -1,11 +1,12 @@
 //! Tasks and figures that the tests of the screens show.
 
-use super::connection::{Api, Request, refusal};
+use super::connection::{Api, Request};
 use super::environment::Environment;
 use super::failure::Failure;
 use super::paint::Paint;
 use super::session::{Session, View};
-use crate::api::{History, Problem, Progress, TaskList, TaskView};
+use crate::api::{History, Progress, TaskList, TaskView};
+use crate::client::ClientError;
 use crate::config::Surroundings;
 use crate::kernel::ids::{TaskId, WorkerId};
 use crate::kernel::status::{Status, Stop};
@@ -149,16 +150,40 @@ impl fmt::Display for Played {
 struct Script(RefCell<VecDeque<(String, String)>>);
 
 impl Api for Script {
-    fn send(&self, request: &Request) -> Result<Box<dyn BufRead>, Failure> {
-        let body = String::from_utf8_lossy(&request.body);
-        let asked = format!("{} {} {body}", request.method, request.path);
+    fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
+        let asked = match request {
+            Request::Get { path } => format!("GET {path}"),
+            Request::Post { path, body } => format!("POST {path} {body}"),
+            Request::Lines { path, lines } => {
+                format!("POST {path} {}", String::from_utf8_lossy(lines))
+            }
+        };
         let next = self.0.borrow_mut().pop_front();
         let (expected, answer) = next.unwrap_or_else(|| panic!("asked for more: {asked}"));
         assert_eq!(asked.trim(), expected.trim());
-        if serde_json::from_str::<Problem>(&answer).is_ok() {
-            return Err(refusal(400, answer.as_bytes()));
+        if let Ok(problem) = serde_json::from_str(&answer) {
+            return Err(ClientError::Problem(problem).into());
         }
         Ok(Box::new(io::Cursor::new(answer)))
+    }
+}
+
+/// An environment with nothing in it.
+pub(crate) fn environment() -> Environment {
+    let nowhere = PathBuf::from("/nonexistent");
+    Environment {
+        surroundings: Surroundings {
+            uid: rustix::process::geteuid().as_raw(),
+            home: Some(nowhere.clone()),
+            config_home: None,
+            state_home: None,
+            runtime_dir: Some(nowhere.clone()),
+            system_config: nowhere,
+        },
+        no_colour: true,
+        columns: None,
+        control_fd: None,
+        tmp: None,
     }
 }
 
@@ -186,20 +211,7 @@ pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)
             return Played { code: u8::try_from(error.exit_code()).unwrap(), out, err };
         }
     };
-    let nowhere = PathBuf::from("/nonexistent");
-    let environment = Environment {
-        surroundings: Surroundings {
-            uid: rustix::process::geteuid().as_raw(),
-            home: Some(nowhere.clone()),
-            config_home: None,
-            state_home: None,
-            runtime_dir: Some(nowhere.clone()),
-            system_config: nowhere,
-        },
-        no_colour: true,
-        columns: None,
-        control_fd: None,
-    };
+    let environment = environment();
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut session = Session {
         api: &script,

@@ -1,18 +1,13 @@
 //! `midwatch task`: a handler's word on its control channel.
-//!
-//! The channel is one socket for all processes of a handler, so a line and its answer are held
-//! together by a record lock, which belongs to a process and not, as `flock` does, to the shared
-//! description. The answer is read byte by byte: what follows it is somebody else's.
 
-use super::failure::{Failure, exit};
+use super::failure::Failure;
 use super::payload;
 use super::session::{Format, Session};
-use crate::limits::{CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX};
-use serde::Deserialize;
+use crate::limits::{PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX};
+use crate::process;
+use crate::worker::task_cmd::{self, Inside, TaskCommand};
+use serde_json::json;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 
 /// What to say.
 #[derive(Debug, clap::Subcommand)]
@@ -21,7 +16,7 @@ pub(crate) enum Command {
     Checkpoint {
         /// The checkpoint: JSON, @FILE, or - for standard input
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
-        json: String,
+        data: String,
     },
     /// Tell how far the work is. Exits 10 when a stop was asked for
     Progress {
@@ -31,15 +26,12 @@ pub(crate) enum Command {
         /// Units in all
         #[arg(value_name = "TOTAL")]
         total: Option<u64>,
-        /// A word about it
-        #[arg(long, value_name = "TEXT")]
-        note: Option<String>,
     },
     /// Leave a result, kept when the attempt ends
     Result {
         /// The result: JSON, @FILE, or - for standard input
         #[arg(value_name = "JSON", allow_negative_numbers = true)]
-        json: String,
+        data: String,
     },
     /// Say why the attempt fails, kept when it ends
     Fail {
@@ -54,130 +46,78 @@ pub(crate) enum Command {
     ShouldStop,
 }
 
-/// What the worker answers.
-#[derive(Debug, Deserialize)]
-struct Answer {
-    ok: bool,
-    #[serde(default)]
-    stop: Option<String>,
-    #[serde(default)]
-    error: Option<String>,
-}
-
 /// Says it.
 pub(crate) fn run(command: &Command, session: &mut Session<'_>) -> Result<u8, Failure> {
-    let line = line(command, session)?;
-    let channel = channel(session)?;
-    let answer = exchange(channel.as_fd(), &line).map_err(|error| {
-        Failure::new(exit::UNKNOWN, format!("the worker does not answer: {error}"))
-    })?;
+    let command = words(command, session)?;
+    let said = task_cmd::say(&command, inside(session)?)
+        .map_err(|error| Failure::new(error.exit(), error.to_string()))?;
     if session.format != Format::Table {
-        session.print(&format!("{answer}\n"))?;
+        session.json(&json!({ "seq": said.seq, "stop": said.stop }))?;
     }
-    let answer: Answer = serde_json::from_str(&answer).map_err(|error| {
-        Failure::new(exit::UNKNOWN, format!("the worker's answer is not understood: {error}"))
-    })?;
-    code(command, &answer)
+    Ok(said.exit)
 }
 
-/// The descriptor that the worker gave the handler.
-fn channel(session: &Session<'_>) -> Result<std::os::fd::OwnedFd, Failure> {
+/// The channel that the worker gave the handler.
+fn inside(session: &Session<'_>) -> Result<Inside, Failure> {
     let outside = || {
-        Failure::usage("there is no control channel: this is for use inside a handler")
-            .with_help("a handler is a command of the config; see spec/handlers.md")
+        Failure::usage("there is no control channel here: `midwatch task` is for handlers")
+            .with_help("a handler is a command of the config, run by a worker for a task")
     };
-    let number = session.environment.control_fd.as_ref().ok_or_else(outside)?;
+    let environment = session.environment;
+    let number = environment.control_fd.as_ref().ok_or_else(outside)?;
     let number = number.parse().map_err(|_number| outside())?;
-    inherited(number).map_err(|_closed| outside())
+    let control = process::inherited(number).map_err(|_closed| outside())?;
+    let tmp = environment.tmp.clone().ok_or_else(outside)?;
+    Ok(Inside { control, tmp })
 }
 
-/// The line that says it.
-fn line(command: &Command, session: &mut Session<'_>) -> Result<Vec<u8>, Failure> {
-    let mut json =
-        |typed: &str, what, bytes_max| payload::read(typed, what, bytes_max, &mut *session.input);
-    let line = match command {
-        Command::Checkpoint { json: typed } => {
-            with_data("checkpoint", &json(typed, "checkpoint", PAYLOAD_BYTES_MAX)?)
-        }
-        Command::Result { json: typed } => {
-            with_data("result", &json(typed, "result", RESULT_BYTES_MAX)?)
-        }
-        Command::Progress { done, total, note } => {
-            let mut line = json!({ "op": "progress", "done": done });
-            let optional =
-                [("total", total.map(Value::from)), ("note", note.as_deref().map(Value::from))];
-            for (name, value) in optional {
-                if let (Some(value), Some(line)) = (value, line.as_object_mut()) {
-                    line.insert(name.to_owned(), value);
-                }
-            }
-            line.to_string()
-        }
-        Command::Fail { fatal, message } => {
-            json!({ "op": "error", "message": message, "retryable": !fatal }).to_string()
-        }
-        Command::ShouldStop => json!({ "op": "poll" }).to_string(),
+/// The command as the channel has it.
+fn words(command: &Command, session: &mut Session<'_>) -> Result<TaskCommand, Failure> {
+    let mut json = |typed: &str, what, bytes_max| {
+        let json = payload::read(typed, what, bytes_max, &mut *session.input)?;
+        one_line(&json)
     };
-    let mut line = line.into_bytes();
-    line.push(b'\n');
-    if CONTROL_LINE_BYTES_MAX < line.len() {
-        return Err(Failure::usage("that is too long for the control channel"));
-    }
-    Ok(line)
-}
-
-/// A line with JSON as it was given. Line ends can only stand between its tokens, and go.
-fn with_data(op: &str, data: &RawValue) -> String {
-    let data = data.get().replace(['\n', '\r'], " ");
-    format!(r#"{{"op":"{op}","data":{data}}}"#)
-}
-
-/// The exit code that an answer makes.
-fn code(command: &Command, answer: &Answer) -> Result<u8, Failure> {
-    if !answer.ok {
-        let why = answer.error.as_deref().unwrap_or("the worker refused it");
-        let stale = answer.stop.as_deref() == Some("superseded");
-        let code = if stale { 4 } else { exit::USAGE };
-        return Err(Failure::new(code, why));
-    }
-    let stop = answer.stop.is_some();
     Ok(match command {
-        Command::ShouldStop => u8::from(!stop),
-        Command::Checkpoint { .. } | Command::Progress { .. } if stop => exit::STOP,
-        Command::Checkpoint { .. }
-        | Command::Progress { .. }
-        | Command::Result { .. }
-        | Command::Fail { .. } => exit::DONE,
+        Command::Checkpoint { data: typed } => {
+            TaskCommand::Checkpoint { data: json(typed, "checkpoint", PAYLOAD_BYTES_MAX)? }
+        }
+        Command::Result { data: typed } => {
+            TaskCommand::Result { data: json(typed, "result", RESULT_BYTES_MAX)? }
+        }
+        Command::Progress { done, total } => TaskCommand::Progress { done: *done, total: *total },
+        Command::Fail { fatal, message } => {
+            TaskCommand::Fail { message: message.clone(), retryable: !fatal }
+        }
+        Command::ShouldStop => TaskCommand::ShouldStop,
     })
 }
 
-/// Sends one line and reads the one that answers it.
-fn exchange(channel: BorrowedFd<'_>, line: &[u8]) -> io::Result<String> {
-    rustix::fs::fcntl_lock(channel, rustix::fs::FlockOperation::LockExclusive)?;
-    let mut rest = line;
-    while !rest.is_empty() {
-        let written = rustix::io::retry_on_intr(|| rustix::io::write(channel, rest))?;
-        rest = rest.get(written..).unwrap_or_default();
-    }
-    let mut answer = Vec::new();
-    loop {
-        let mut byte = [0];
-        if rustix::io::retry_on_intr(|| rustix::io::read(channel, &mut byte[..]))? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        let [byte] = byte;
-        if byte == b'\n' {
-            break;
-        }
-        if CONTROL_LINE_BYTES_MAX < answer.len() {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        answer.push(byte);
-    }
-    rustix::fs::fcntl_lock(channel, rustix::fs::FlockOperation::Unlock)?;
-    String::from_utf8(answer).map_err(|_text| io::ErrorKind::InvalidData.into())
+/// The same JSON on one line, as the channel has it: line ends only stand between its tokens.
+fn one_line(json: &RawValue) -> Result<Box<RawValue>, Failure> {
+    let line = json.get().replace(['\n', '\r'], " ");
+    RawValue::from_string(line).map_err(|error| Failure::usage(error.to_string()))
 }
 
-fn inherited(_number: i32) -> io::Result<std::os::fd::OwnedFd> {
-    Err(io::ErrorKind::Unsupported.into())
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::samples;
+
+    #[test]
+    fn outside_a_handler_there_is_nobody_to_tell() {
+        for words in ["checkpoint {}", "progress 1 2", "result 7", "fail --fatal x", "should-stop"]
+        {
+            let played = samples::play(&format!("task {words}"), &[]);
+            assert_eq!((played.code, played.out.as_str()), (2, ""), "{words}");
+            assert!(played.err.contains("is for handlers"), "{}", played.err);
+        }
+        assert!(samples::play("task checkpoint {", &[]).err.contains("the checkpoint is not JSON"));
+    }
+
+    #[test]
+    fn json_over_several_lines_becomes_one() {
+        let json = samples::raw("{\r\n  \"a\": \"b\\n\",\n  \"c\": 1.50\n}");
+        let line = one_line(&json).unwrap();
+        assert_eq!(line.get(), "{    \"a\": \"b\\n\",   \"c\": 1.50 }");
+    }
 }

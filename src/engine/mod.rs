@@ -7,6 +7,7 @@
 //! process must end.
 
 pub mod codec;
+pub mod dump;
 mod image;
 mod queue;
 mod start;
