@@ -377,13 +377,14 @@ fn a_file_that_others_may_write_or_own_is_refused() {
     let said = |uid| {
         let error = Config::load(&named, &around(dir.path(), uid)).unwrap_err();
         let fault = error.faults.first().unwrap();
-        let said = format!("{fault}\n  {}", fault.help().unwrap_or_default());
-        said.replace(dir.path().to_str().unwrap(), "DIR")
+        let help = fault.help().map(|help| format!("\n  {help}")).unwrap_or_default();
+        format!("{fault}{help}\n").replace(dir.path().to_str().unwrap(), "DIR")
     };
     fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
     expect![[r#"
         others than its owner may write to the config DIR/open.toml (mode 0620)
-          chmod go-w DIR/open.toml"#]]
+          chmod go-w DIR/open.toml
+    "#]]
     .assert_eq(&said(our_uid()));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o602)).unwrap();
     assert!(said(our_uid()).contains("mode 0602"));
