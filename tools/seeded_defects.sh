@@ -5,6 +5,10 @@
 #   tools/seeded_defects.sh                    all defects
 #   tools/seeded_defects.sh no_dir_sync …      these
 #   FILTER=journal_ tools/seeded_defects.sh    only tests whose name contains this
+#
+# The defect goes in through a compiler wrapper for this package alone: with RUSTFLAGS every
+# dependency would be built again for each defect. The crash states are few, for a defect that
+# needs many is not caught well.
 set -u
 cd "$(dirname "$0")/.."
 
@@ -18,8 +22,9 @@ if [ ${#defects[@]} -eq 0 ]; then
   exit 2
 fi
 
-export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/defects
-flags=${RUSTFLAGS:-}
+export CARGO_TARGET_DIR=target/defects
+export MIDWATCH_L1_STATES=${MIDWATCH_L1_STATES:-10000}
+mkdir -p "$CARGO_TARGET_DIR"
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 unseen=0
@@ -29,7 +34,10 @@ for defect in "${defects[@]}"; do
     echo "$defect: no such defect in src/" >&2
     exit 2
   fi
-  export RUSTFLAGS="$flags --cfg seeded_defect=\"$defect\""
+  # Cargo keeps what each wrapper built apart, by the wrapper's path.
+  export RUSTC_WORKSPACE_WRAPPER="$PWD/$CARGO_TARGET_DIR/rustc-$defect"
+  printf '#!/bin/sh\nexec "$@" --cfg '"'seeded_defect=\"%s\"'"'\n' "$defect" >"$RUSTC_WORKSPACE_WRAPPER"
+  chmod +x "$RUSTC_WORKSPACE_WRAPPER"
   if ! cargo test --test sim --no-run >"$output" 2>&1; then
     cat "$output" >&2
     echo "$defect: does not build" >&2
