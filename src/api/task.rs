@@ -2,6 +2,7 @@
 
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
 use crate::kernel::status::{Outcome, Reason, Status, Stop};
+use crate::kernel::task::Progress;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -111,20 +112,6 @@ pub struct TaskView {
     pub stop_requested: Option<Stop>,
     /// The last progress its handler told.
     pub progress: Option<Progress>,
-}
-
-/// How far a handler says it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Progress {
-    /// Units done.
-    pub done: u64,
-    /// Units in all, where known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub total: Option<u64>,
-    /// A word about it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub note: Option<String>,
 }
 
 /// `GET /v1/tasks`: a page of tasks, newest first.

@@ -4,31 +4,13 @@
 //! of its attempts should stop (another long poll), and finishes many and leases the next in one
 //! request. Every call about a lease shows the lease's secret.
 
-use super::Progress;
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
 use crate::kernel::status::{Outcome, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Who a process is, so that a recycled pid is never taken for it.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, minicbor::Encode, minicbor::Decode,
-)]
-#[cbor(map)]
-pub struct ProcessId {
-    /// Process id.
-    #[n(0)]
-    pub pid: u32,
-    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
-    #[n(1)]
-    pub start_time: u64,
-    /// Boot id of the kernel it runs under.
-    #[n(2)]
-    pub boot_id: String,
-    /// Inode of its pid namespace.
-    #[n(3)]
-    pub pid_namespace: u64,
-}
+pub use crate::kernel::ids::ProcessId;
+pub use crate::kernel::task::Progress;
 
 /// `POST /v1/workers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -43,7 +43,7 @@ pub trait Disk: Clone {
 }
 
 /// An open file.
-#[expect(clippy::len_without_is_empty, reason = "nobody asks whether a file is empty")]
+#[expect(clippy::len_without_is_empty, reason = "a file is not a collection")]
 pub trait DiskFile {
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
@@ -63,4 +63,42 @@ pub trait DiskFile {
     /// Reserves blocks for the first `bytes` bytes and grows the file to that length; what was
     /// not written reads as zero. `Unsupported` where the file system cannot.
     fn allocate(&mut self, bytes: u64) -> io::Result<()>;
+}
+
+/// Reads until `buffer` is full or the file ends; returns how much was read.
+///
+/// Interrupted and short reads are continued. Any other error is an error, never the end.
+pub fn read_full_at(file: &impl DiskFile, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut done = 0;
+    while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(offset + done as u64, rest) {
+            Ok(0) => break,
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done)
+}
+
+/// Writes all of `bytes` at `offset`.
+///
+/// Interrupted and short writes are continued, counted in bytes; a write of nothing is
+/// `WriteZero`. After a failure any part of the bytes may be in the file.
+pub fn write_all_at(file: &mut impl DiskFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
+        match file.write_at(offset + done as u64, rest) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error means that the device, or the owner's share of it, is full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -127,6 +127,26 @@ instant!(Timestamp);
 instant!(LifeTime);
 instant!(ServiceTime);
 
+/// Who a process is, so that a recycled pid is never taken for it.
+#[derive(
+    Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, minicbor::Encode, minicbor::Decode,
+)]
+#[cbor(map)]
+pub struct ProcessId {
+    /// Process id.
+    #[n(0)]
+    pub pid: u32,
+    /// Start time in clock ticks since boot (field 22 of `/proc/PID/stat`).
+    #[n(1)]
+    pub start_time: u64,
+    /// Boot id of the kernel it runs under.
+    #[n(2)]
+    pub boot_id: String,
+    /// Inode of its pid namespace.
+    #[n(3)]
+    pub pid_namespace: u64,
+}
+
 /// The clocks' readings and the dice, taken by the caller; there is no `now()` on this floor.
 ///
 /// Whatever a decision makes of them is stored in the event, so replay never asks again.

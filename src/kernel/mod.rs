@@ -1,4 +1,31 @@
-//! The rules.
+//! The rules: what a task may become, who may run it, and when. No IO, no clock, no dice.
+//!
+//! [`decide`] says what a command would change, as events; [`apply`](apply()) makes one event part of the
+//! [`State`]. Both are pure, so everything above can be simulated, replayed and model-checked.
+//! What follows from the clock (due tasks, ended leases) is looked up in the state and decided
+//! in bounded steps; nothing cascades within one frame.
+//!
+//! Panics here would be broken invariants; there is none that a caller can cause. What must hold
+//! is recomputed by [`State::check`].
+#![warn(clippy::arithmetic_side_effects, clippy::wildcard_enum_match_arm)]
 
+mod apply;
+mod decide;
+pub mod event;
 pub mod ids;
+mod index;
+pub mod rules;
+mod state;
 pub mod status;
+mod table;
+pub mod task;
+#[cfg(test)]
+mod tests;
+pub mod text;
+pub mod verdict;
+
+pub use apply::{IllegalEvent, apply};
+pub use decide::{Answer, Command, Decision, EndReport, HoldReport, Proof, Rejection, decide};
+pub use index::{Index, Rank};
+pub use state::{Head, Image, State, Worker};
+pub use table::Table;

@@ -16,7 +16,7 @@
 //! *thread* that forked it.
 
 mod claim;
-mod descriptor;
+pub mod descriptor;
 mod identity;
 mod lock;
 mod orphans;

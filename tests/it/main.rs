@@ -12,5 +12,8 @@
 
 mod eventually;
 mod fake_engine;
+mod journal_store;
+mod journal_tool;
 mod process;
+mod supervision;
 mod worker;

@@ -1,0 +1,47 @@
+//! `midwatch engine`: the engine alone.
+
+use super::failure::Failure;
+use super::logging;
+use super::session::Session;
+use crate::process::descriptor;
+use crate::server::{self, ServerOptions};
+use std::os::fd::{OwnedFd, RawFd};
+
+/// What a supervisor gives it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pipes: Pipes,
+}
+
+/// The pipes between a supervisor and its child.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Pipes {
+    /// Descriptor whose end means that the supervisor is gone
+    #[arg(long, value_name = "FD", hide = true)]
+    lifeline: Option<RawFd>,
+    /// Descriptor that gets a byte every few seconds
+    #[arg(long, value_name = "FD", hide = true)]
+    probe: Option<RawFd>,
+}
+
+impl Pipes {
+    /// The lifeline and the probe, as far as they were given.
+    pub(super) fn open(&self) -> Result<(Option<OwnedFd>, Option<OwnedFd>), Failure> {
+        let open = |number: Option<RawFd>, flag: &str| {
+            let descriptor = number.map(descriptor::inherited).transpose();
+            descriptor.map_err(|error| Failure::usage(format!("{flag}: {error}")))
+        };
+        Ok((open(self.lifeline, "--lifeline")?, open(self.probe, "--probe")?))
+    }
+}
+
+/// Runs it until it is told to stop.
+pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
+    let config = session.config()?;
+    let (lifeline, probe) = args.pipes.open()?;
+    logging::begin(&config, session)?;
+    server::run(ServerOptions { config, lifeline, probe, signals: true })
+        .map(|()| 0)
+        .map_err(|error| Failure::new(error.exit_code, error.text))
+}

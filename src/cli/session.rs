@@ -1,0 +1,136 @@
+//! What every command is given: the daemon, the screen, and what was asked of both.
+
+use super::connection::Api;
+use super::environment::Environment;
+use super::failure::Failure;
+use super::paint::Paint;
+use crate::config::{Config, Named};
+use crate::kernel::ids::Timestamp;
+use crate::units::{self, Zone};
+use serde::Serialize;
+use std::io::{BufRead, Write};
+
+/// The form of the results on stdout.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One JSON document.
+    Json,
+    /// One JSON document a line.
+    Ndjson,
+}
+
+/// How results are shown to people. A test makes one of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// What times are relative to.
+    pub(crate) now: Timestamp,
+    /// The zone of absolute times.
+    pub(crate) zone: Zone,
+    /// The width that no line exceeds; none when the output goes elsewhere.
+    pub(crate) width: Option<usize>,
+    /// Colour.
+    pub(crate) paint: Paint,
+}
+
+impl View {
+    /// When an instant of the API was or is: `9 min ago`.
+    pub(crate) fn relative(&self, rfc3339: &str) -> String {
+        match units::parse_rfc3339(rfc3339) {
+            Ok(instant) => units::relative(instant, self.now),
+            Err(_) => rfc3339.to_owned(),
+        }
+    }
+
+    /// Since when: `since 2 min`.
+    pub(crate) fn since(&self, rfc3339: &str) -> String {
+        match units::parse_rfc3339(rfc3339) {
+            Ok(instant) => format!("since {}", units::rough_span(self.now.since(instant))),
+            Err(_) => rfc3339.to_owned(),
+        }
+    }
+
+    /// An instant of the API on the clock, with how long ago it was.
+    pub(crate) fn absolute(&self, rfc3339: &str) -> String {
+        match units::parse_rfc3339(rfc3339) {
+            Ok(instant) => format!(
+                "{}  ({})",
+                self.zone.date_time(instant),
+                units::relative(instant, self.now)
+            ),
+            Err(_) => rfc3339.to_owned(),
+        }
+    }
+}
+
+/// All a command may use.
+pub(crate) struct Session<'a> {
+    /// The daemon.
+    pub(crate) api: &'a dyn Api,
+    /// How to show things.
+    pub(crate) view: View,
+    /// The form of the results.
+    pub(crate) format: Format,
+    /// `-q`: no notes on stderr.
+    pub(crate) quiet: bool,
+    /// `-v`, how often.
+    pub(crate) verbose: u8,
+    /// The places that were named.
+    pub(crate) named: &'a Named,
+    /// The environment.
+    pub(crate) environment: &'a Environment,
+    /// Whether notes go to a terminal, so that a line may be drawn over.
+    pub(crate) lively: bool,
+    /// Colour of what goes to stderr.
+    pub(crate) err_paint: Paint,
+    /// stdin.
+    pub(crate) input: Box<dyn BufRead>,
+    /// stdout: results.
+    pub(crate) out: &'a mut dyn Write,
+    /// stderr: everything else.
+    pub(crate) err: &'a mut dyn Write,
+}
+
+impl Session<'_> {
+    /// The whole config.
+    pub(crate) fn config(&self) -> Result<Config, Failure> {
+        Ok(Config::load(self.named, &self.environment.surroundings)?)
+    }
+
+    /// Prints a result and hands it on at once, so that a reader of a pipe sees it.
+    pub(crate) fn print(&mut self, text: &str) -> Result<(), Failure> {
+        self.out.write_all(text.as_bytes())?;
+        self.out.flush()?;
+        Ok(())
+    }
+
+    /// Prints a result as one line of JSON.
+    pub(crate) fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        let mut line = serde_json::to_string(value)
+            .map_err(|error| Failure::new(1, format!("cannot print the answer: {error}")))?;
+        line.push('\n');
+        self.print(&line)
+    }
+
+    /// Says something that is no result; not with `-q`. That nobody hears it is no failure.
+    pub(crate) fn note(&mut self, text: &str) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    /// Says something that has to be said.
+    pub(crate) fn say(&mut self, text: &str) {
+        let said = writeln!(self.err, "{text}").and_then(|()| self.err.flush());
+        drop(said);
+    }
+
+    /// Says why one of several things failed, and returns its exit code.
+    pub(crate) fn complain(&mut self, failure: &Failure) -> u8 {
+        let text = failure.render(self.err_paint.0);
+        drop(self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush()));
+        failure.code()
+    }
+}

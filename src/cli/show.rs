@@ -1,0 +1,222 @@
+//! `midwatch show`: everything about one task, on one screen.
+
+use super::arguments::task_id;
+use super::connection::get;
+use super::failure::Failure;
+use super::history;
+use super::paint::{Ink, status_ink};
+use super::session::{Format, Session, View};
+use super::task_words::{progress, times, tries};
+use super::text::{cut, tame};
+use crate::api::{History, TaskView};
+use crate::kernel::ids::TaskId;
+use crate::kernel::status::Status;
+use serde_json::value::RawValue;
+
+/// Which task.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The task
+    #[arg(value_name = "ID", value_parser = task_id)]
+    id: TaskId,
+}
+
+/// Shows it.
+pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
+    let task: TaskView = get(session.api, &format!("/v1/tasks/{}", args.id))?;
+    match session.format {
+        Format::Table => session.print(&render(&task, &session.view))?,
+        Format::Json | Format::Ndjson => session.json(&task)?,
+    }
+    Ok(0)
+}
+
+/// Shows its history.
+pub(crate) fn run_history(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
+    let history: History = get(session.api, &format!("/v1/tasks/{}/history", args.id))?;
+    match session.format {
+        Format::Table => session.print(&history::render(&history, &session.view))?,
+        Format::Json | Format::Ndjson => session.json(&history)?,
+    }
+    Ok(0)
+}
+
+/// The screen.
+pub(crate) fn render(task: &TaskView, view: &View) -> String {
+    let mut text = head(task, view);
+    text.push('\n');
+    let mut line = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text += &fact(name, &value, view);
+        }
+    };
+    let json = |value: &Option<Box<RawValue>>| value.as_ref().map(|json| json.get().to_owned());
+    line("next run", next_run(task, view));
+    line("tries", Some(counters(task)));
+    line("error", task.error.clone());
+    line("stop", task.stop_requested.map(|stop| format!("{stop} asked for, not yet obeyed")));
+    line("progress", task.progress.as_ref().map(progress));
+    line("checkpoint", json(&task.checkpoint));
+    line("result", json(&task.result));
+    line("payload", Some(task.payload.get().to_owned()));
+    line("priority", Some(task.priority.to_string()));
+    line("timeout", task.timeout.clone());
+    line("key", task.key.clone());
+    line("retry of", task.retry_of.map(|id| id.to_string()));
+    line("schedule", task.schedule.clone());
+    let ids =
+        |ids: &Vec<TaskId>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    line("after", task.after.as_ref().map(ids));
+    line("executor", executor(task, view));
+    line("created", Some(view.absolute(&task.created_at)));
+    line("updated", Some(view.absolute(&task.updated_at)));
+    text += &next_steps(task);
+    text
+}
+
+/// `task 88213  fetch_data  DEAD`.
+pub(super) fn head(task: &TaskView, view: &View) -> String {
+    format!(
+        "{}  {}  {}",
+        view.paint.with(Ink::Bold, &format!("task {}", task.id)),
+        tame(&task.kind),
+        view.paint.with(status_ink(task.status), task.status.word())
+    )
+}
+
+/// One line of the screen, cut where it would wrap.
+pub(super) fn fact(name: &str, value: &str, view: &View) -> String {
+    let value = tame(value);
+    let value = match view.width {
+        Some(width) => cut(&value, width.saturating_sub(14)),
+        None => value,
+    };
+    format!("  {name:<10}  {value}\n")
+}
+
+fn next_run(task: &TaskView, view: &View) -> Option<String> {
+    let waits = matches!(task.status, Status::Pending | Status::Retrying);
+    task.next_run_time.as_ref().filter(|_| waits).map(|next| {
+        let relative = view.relative(next);
+        if relative.ends_with("ago") { "now".to_owned() } else { view.absolute(next) }
+    })
+}
+
+fn counters(task: &TaskView) -> String {
+    let mut text = tries(task);
+    if task.lost_count != 0 {
+        text += &format!(", lost {}", times(task.lost_count));
+    }
+    text
+}
+
+fn executor(task: &TaskView, view: &View) -> Option<String> {
+    let executor = task.executor_id?;
+    let lease = task.lease_expire_time.as_ref().map(|ends| view.relative(ends));
+    Some(match lease {
+        Some(ends) => format!("worker {executor}, lease ends {ends} unless renewed"),
+        None => format!("worker {executor}"),
+    })
+}
+
+/// What a person may want next.
+fn next_steps(task: &TaskView) -> String {
+    let id = task.id;
+    let third = match task.status {
+        Status::Success | Status::Failed | Status::Dead | Status::Cancelled => "retry",
+        Status::Paused => "resume",
+        Status::Pending | Status::Retrying => "run-now",
+        Status::Running | Status::Lost => "cancel",
+    };
+    format!("  midwatch history {id}    midwatch log {id}    midwatch {third} {id}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::samples;
+    use expect_test::expect;
+
+    #[test]
+    fn a_task_is_shown_whole_and_what_is_absent_is_not() {
+        let mut all = String::new();
+        for task in samples::list().tasks {
+            all += &render(&task, &samples::view(Some(80)));
+        }
+        assert!(all.lines().all(|line| crate::cli::text::width(line) <= 80));
+        expect![[r#"
+            task 88231  render_report  RUNNING
+              tries       1/6
+              stop        pause asked for, not yet obeyed
+              progress    6,000 of 10,000
+              payload     {"source":"orders","page_size":500}
+              priority    50
+              executor    worker 17
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:38:00Z  (2 min ago)
+              midwatch history 88231    midwatch log 88231    midwatch cancel 88231
+            task 88230  fetch_data  RETRYING
+              next run    2026-03-14 02:41:48Z  (in 1 min 48 s)
+              tries       3/6
+              error       HTTP 502 from the proxy at 10.0.0.1, which is a long story
+              payload     {"source":"orders","page_size":500}
+              priority    100
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:31:12Z  (8 min ago)
+              midwatch history 88230    midwatch log 88230    midwatch run-now 88230
+            task 88229  fetch_data  PENDING
+              next run    now
+              tries       0/6, lost once
+              payload     {"source":"orders","page_size":500}
+              priority    100
+              retry of    88100
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:31:12Z  (8 min ago)
+              midwatch history 88229    midwatch log 88229    midwatch run-now 88229
+            task 88213  fetch_data  DEAD
+              tries       6/6
+              error       connection refused
+              payload     {"source":"orders","page_size":500}
+              priority    100
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:31:12Z  (8 min ago)
+              midwatch history 88213    midwatch log 88213    midwatch retry 88213
+        "#]]
+        .assert_eq(&all);
+    }
+
+    #[test]
+    fn a_task_with_everything_shows_everything() {
+        let task = TaskView {
+            checkpoint: Some(samples::raw(r#"{"cursor":"o_99123","rows":41000}"#)),
+            result: Some(samples::raw("[1,2]")),
+            key: Some("orders-7".to_owned()),
+            timeout: Some("10m".to_owned()),
+            schedule: Some("nightly".to_owned()),
+            after: Some(vec![TaskId(1), TaskId(2)]),
+            executor_id: Some(crate::kernel::ids::WorkerId(17)),
+            lease_expire_time: Some("2026-03-14T02:50:00.000Z".to_owned()),
+            lost_count: 2,
+            error: Some("evil \u{1b}[2J\nsecond line".to_owned()),
+            ..samples::task(7, Status::Running)
+        };
+        expect![[r#"
+            task 7  fetch_data  RUNNING
+              tries       1/6, lost 2 times
+              error       evil \u{1b}[2J second line
+              checkpoint  {"cursor":"o_99123","rows":41000}
+              result      [1,2]
+              payload     {"source":"orders","page_size":500}
+              priority    100
+              timeout     10m
+              key         orders-7
+              schedule    nightly
+              after       1, 2
+              executor    worker 17, lease ends in 10 min unless renewed
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:31:12Z  (8 min ago)
+              midwatch history 7    midwatch log 7    midwatch cancel 7
+        "#]]
+        .assert_eq(&render(&task, &samples::view(None)));
+    }
+}

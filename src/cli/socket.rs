@@ -1,0 +1,162 @@
+//! The daemon behind its socket.
+
+use super::connection::{Api, Request};
+use super::failure::{Failure, exit};
+use crate::client::{Blocking, ClientError, Download};
+use crate::config::{Config, Named, Surroundings};
+use serde_json::value::RawValue;
+use std::cell::OnceCell;
+use std::io::{self, BufRead, Cursor, Read};
+
+/// Where the daemon is looked for; the search happens with the first request.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    named: Named,
+    around: Surroundings,
+    client: OnceCell<Blocking>,
+}
+
+impl Daemon {
+    /// A daemon to be found by what was named.
+    pub(crate) const fn new(named: Named, around: Surroundings) -> Self {
+        Self { named, around, client: OnceCell::new() }
+    }
+
+    fn client(&self) -> Result<&Blocking, Failure> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let socket = Config::find_socket(&self.named, &self.around)?;
+        let client = Blocking::connect(socket)
+            .map_err(|error| Failure::new(exit::FAILED, format!("cannot begin: {error}")))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+}
+
+impl Api for Daemon {
+    fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
+        let client = self.client()?;
+        match request {
+            Request::Get { path } => Ok(Box::new(Arriving::new(client.download(path)?))),
+            Request::Post { path, body } => {
+                let answer: Box<RawValue> = client.post(path, body)?;
+                Ok(Box::new(Cursor::new(answer.get().to_owned())))
+            }
+            Request::Lines { path, lines } => {
+                Ok(Box::new(Arriving::new(client.upload_lines(path, lines.clone())?)))
+            }
+        }
+    }
+}
+
+/// An answer as a reader. A connection that breaks is an error that holds the [`ClientError`].
+struct Arriving<'a> {
+    download: Download<'a>,
+    piece: Cursor<Vec<u8>>,
+}
+
+impl<'a> Arriving<'a> {
+    const fn new(download: Download<'a>) -> Self {
+        Self { download, piece: Cursor::new(Vec::new()) }
+    }
+}
+
+impl Read for Arriving<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.fill_buf()?;
+        self.piece.read(buffer)
+    }
+}
+
+impl BufRead for Arriving<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        // An empty piece is not the end.
+        while self.piece.fill_buf()?.is_empty() {
+            match self.download.piece().map_err(io::Error::other)? {
+                Some(piece) => self.piece = Cursor::new(piece.to_vec()),
+                None => break,
+            }
+        }
+        self.piece.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.piece.consume(amount);
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        let failure = Self::new(error.exit(), error.to_string());
+        match error {
+            ClientError::Unreachable { .. } => failure
+                .with_help("start it with `midwatch daemon`, or name its socket with --socket"),
+            ClientError::Protocol { .. } => failure.with_help(
+                "is it of another version? `midwatch status` tells, and `midwatch --version`",
+            ),
+            ClientError::Forbidden { .. }
+            | ClientError::Problem(_)
+            | ClientError::OutcomeUnknown { .. } => match error.help() {
+                Some(help) => failure.with_help(help),
+                None => failure,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Origin, Place};
+    use expect_test::expect;
+    use std::os::unix::net::UnixListener;
+    use std::path::Path;
+
+    /// Asks at `socket`, and tells how that failed.
+    fn ask(socket: &Path, request: &Request) -> String {
+        let place = Place { path: socket.to_owned(), origin: Origin::Flag("--socket") };
+        let around = crate::cli::samples::environment().surroundings;
+        let daemon = Daemon::new(Named { socket: Some(place), ..Named::default() }, around);
+        let failure = daemon.send(request).err().unwrap();
+        format!("exit {}\n{}", failure.code(), failure.render(false))
+    }
+
+    #[test]
+    fn a_daemon_that_is_not_there_is_named_with_the_way_to_start_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("midwatch.sock");
+        let tamed = |said: String| said.replace(dir.path().to_str().unwrap(), "DIR");
+        let list = Request::Get { path: "/v1/tasks".to_owned() };
+        expect![[r#"
+            exit 5
+            error: the daemon is not reachable at DIR/midwatch.sock: there is no such socket
+              start it with `midwatch daemon`, or name its socket with --socket
+        "#]]
+        .assert_eq(&tamed(ask(&socket, &list)));
+        // A socket that a killed daemon left behind.
+        drop(UnixListener::bind(&socket).unwrap());
+        expect![[r#"
+            exit 5
+            error: the daemon is not reachable at DIR/midwatch.sock: nobody listens on it
+              start it with `midwatch daemon`, or name its socket with --socket
+        "#]]
+        .assert_eq(&tamed(ask(&socket, &list)));
+    }
+
+    #[test]
+    fn a_daemon_that_goes_before_it_answers_leaves_the_outcome_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("midwatch.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let gone = std::thread::Builder::new().spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut head = [0; 1];
+            stream.read_exact(&mut head).unwrap();
+        });
+        let body = serde_json::value::to_raw_value(&7).unwrap();
+        let said = ask(&socket, &Request::Post { path: "/v1/tasks".to_owned(), body });
+        gone.unwrap().join().unwrap();
+        assert!(said.starts_with("exit 8\n"), "{said}");
+        assert!(said.contains("--key"), "{said}");
+    }
+}

@@ -1,0 +1,239 @@
+//! Tables without boxes: as wide as their content, numbers to the right, and nothing wraps. Where
+//! the screen is too narrow, the last column is cut; where that is not enough, the columns that
+//! matter least are dropped one by one.
+
+use super::paint::{Ink, Paint};
+use super::text::{cut, tame, width};
+
+/// Columns between two columns.
+const GAP: usize = 2;
+
+/// The last column is not cut shorter than this; a column goes instead.
+const LAST_MIN: usize = 12;
+
+/// A column.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    /// Its heading.
+    pub(crate) head: &'static str,
+    /// Whether its cells stand to the right.
+    pub(crate) right: bool,
+    /// Columns of a lower rank are dropped first; [`u8::MAX`] never is.
+    pub(crate) rank: u8,
+}
+
+impl Column {
+    /// A column of words that always stays.
+    pub(crate) const fn left(head: &'static str) -> Self {
+        Self { head, right: false, rank: u8::MAX }
+    }
+
+    /// A column of numbers that always stays.
+    pub(crate) const fn right(head: &'static str) -> Self {
+        Self { head, right: true, rank: u8::MAX }
+    }
+
+    /// The same, dropped before those of a higher rank.
+    pub(crate) const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    ink: Ink,
+}
+
+impl Cell {
+    /// A cell in that ink. Whatever the text is, it takes one line and no control of the screen.
+    pub(crate) fn new(text: &str, ink: Ink) -> Self {
+        Self { text: tame(text), ink }
+    }
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text.as_ref(), Ink::Plain)
+    }
+}
+
+/// A table that is being filled.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<Cell>>,
+    indent: usize,
+}
+
+impl Table {
+    /// An empty table.
+    pub(crate) fn new(columns: &[Column]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new(), indent: 2 }
+    }
+
+    /// Adds a row, a cell a column.
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    /// The table as text, every line ended; `screen` is the width that must not be exceeded.
+    pub(crate) fn render(mut self, screen: Option<usize>, paint: Paint) -> String {
+        let mut widths = self.widths();
+        if let Some(screen) = screen {
+            self.fit(&mut widths, screen);
+        }
+        let mut text = String::new();
+        let heads: Vec<_> =
+            self.columns.iter().map(|column| Cell::new(column.head, Ink::Bold)).collect();
+        if self.columns.iter().any(|column| !column.head.is_empty()) {
+            self.line(&heads, &widths, paint, &mut text);
+        }
+        for row in &self.rows {
+            self.line(row, &widths, paint, &mut text);
+        }
+        text
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let widest = |(index, column): (usize, &Column)| {
+            let cells = self.rows.iter().filter_map(|row| row.get(index));
+            cells.map(|cell| width(&cell.text)).max().unwrap_or(0).max(width(column.head))
+        };
+        self.columns.iter().enumerate().map(widest).collect()
+    }
+
+    /// Cuts the last column and drops others until the table fits.
+    fn fit(&mut self, widths: &mut Vec<usize>, screen: usize) {
+        loop {
+            let others = widths.len().saturating_sub(1);
+            let taken =
+                self.indent + widths.iter().take(others).map(|width| width + GAP).sum::<usize>();
+            let room = screen.saturating_sub(taken);
+            let Some(last) = widths.last_mut() else { return };
+            if *last <= room {
+                return;
+            }
+            let ranked = self.columns.iter().take(others).enumerate();
+            let droppable = ranked.filter(|(_, column)| column.rank != u8::MAX);
+            match droppable.min_by_key(|(_, column)| column.rank) {
+                Some((index, _)) if room < LAST_MIN.min(*last) => {
+                    self.columns.remove(index);
+                    widths.remove(index);
+                    for row in &mut self.rows {
+                        row.remove(index);
+                    }
+                }
+                _ => {
+                    *last = room;
+                    return;
+                }
+            }
+        }
+    }
+
+    fn line(&self, cells: &[Cell], widths: &[usize], paint: Paint, text: &mut String) {
+        let mut line = " ".repeat(self.indent);
+        for ((cell, column), columns) in cells.iter().zip(&self.columns).zip(widths) {
+            let content = cut(&cell.text, *columns);
+            let padding = " ".repeat(columns.saturating_sub(width(&content)));
+            let content = if content.is_empty() { content } else { paint.with(cell.ink, &content) };
+            let (before, after) = if column.right { (&*padding, "") } else { ("", &*padding) };
+            line += before;
+            line += &content;
+            line += after;
+            line += &" ".repeat(GAP);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use expect_test::expect;
+
+    fn sample() -> Table {
+        let columns = [
+            Column::right("ID"),
+            Column::left("STATUS"),
+            Column::right("PRI").rank(1),
+            Column::left("WHEN").rank(2),
+            Column::left("NOTE"),
+        ];
+        let mut table = Table::new(&columns);
+        let rows = [
+            ["7", "RUNNING", "100", "", "6,000 of 10,000"],
+            ["88231", "DEAD", "5", "9 min ago", "connection refused by 10.0.0.1"],
+            ["9", "PENDING", "", "now", ""],
+        ];
+        for row in rows {
+            table.row(row.map(Cell::from).to_vec());
+        }
+        table
+    }
+
+    #[test]
+    fn numbers_stand_to_the_right_and_no_line_ends_in_spaces() {
+        let text = sample().render(None, Paint(false));
+        assert!(text.lines().all(|line| line.trim_end() == line));
+        expect![[r#"
+                 ID  STATUS   PRI  WHEN       NOTE
+                  7  RUNNING  100             6,000 of 10,000
+              88231  DEAD       5  9 min ago  connection refused by 10.0.0.1
+                  9  PENDING       now
+        "#]]
+        .assert_eq(&text);
+    }
+
+    #[test]
+    fn a_narrow_screen_cuts_the_last_column_then_drops_the_least() {
+        let mut all = String::new();
+        for screen in [60, 50, 40, 30, 10] {
+            let text = sample().render(Some(screen), Paint(false));
+            let widest = text.lines().map(width).max().unwrap();
+            all += &format!("{screen} columns, {widest} used\n{text}");
+        }
+        expect![[r#"
+            60 columns, 60 used
+                 ID  STATUS   PRI  WHEN       NOTE
+                  7  RUNNING  100             6,000 of 10,000
+              88231  DEAD       5  9 min ago  connection refused by 10.…
+                  9  PENDING       now
+            50 columns, 50 used
+                 ID  STATUS   PRI  WHEN       NOTE
+                  7  RUNNING  100             6,000 of 10,000
+              88231  DEAD       5  9 min ago  connection refu…
+                  9  PENDING       now
+            40 columns, 40 used
+                 ID  STATUS   NOTE
+                  7  RUNNING  6,000 of 10,000
+              88231  DEAD     connection refused by…
+                  9  PENDING
+            30 columns, 30 used
+                 ID  STATUS   NOTE
+                  7  RUNNING  6,000 of 10…
+              88231  DEAD     connection …
+                  9  PENDING
+            10 columns, 16 used
+                 ID  STATUS
+                  7  RUNNING
+              88231  DEAD
+                  9  PENDING
+        "#]]
+        .assert_eq(&all);
+    }
+
+    #[test]
+    fn ink_takes_no_room() {
+        let mut table = Table::new(&[Column::left("A"), Column::left("B")]);
+        table.row(vec![Cell::new("x", Ink::Red), "y".into()]);
+        expect![[r#"
+              ^[1mA^[0m  ^[1mB^[0m
+              ^[31mx^[0m  y
+        "#]]
+        .assert_eq(&table.render(Some(80), Paint(true)).replace('\u{1b}', "^"));
+    }
+}

@@ -1,0 +1,83 @@
+//! A task in a few words, the same wherever it is listed.
+
+use super::session::View;
+use crate::api::{Progress, TaskView};
+use crate::kernel::status::{Status, Stop};
+use crate::units;
+
+/// Attempts that failed or run, of those it may have: `3/6`.
+pub(crate) fn tries(task: &TaskView) -> String {
+    let all = u64::from(task.max_retry) + 1;
+    let running = match task.status {
+        Status::Running | Status::Lost | Status::Success | Status::Failed => 1,
+        Status::Pending | Status::Paused | Status::Retrying | Status::Dead | Status::Cancelled => 0,
+    };
+    format!("{}/{all}", (u64::from(task.retry_count) + running).min(all))
+}
+
+/// When it runs next, since when it runs, or when it ended.
+pub(crate) fn when(task: &TaskView, view: &View) -> String {
+    match task.status {
+        Status::Pending | Status::Retrying => match &task.next_run_time {
+            Some(next) => {
+                let next = view.relative(next);
+                if next.ends_with("ago") { "now".to_owned() } else { next }
+            }
+            None => "now".to_owned(),
+        },
+        Status::Running | Status::Paused | Status::Lost => view.since(&task.updated_at),
+        Status::Success | Status::Failed | Status::Dead | Status::Cancelled => {
+            view.relative(&task.updated_at)
+        }
+    }
+}
+
+/// What is most worth knowing about it besides.
+pub(crate) fn note(task: &TaskView) -> String {
+    let mut parts = Vec::new();
+    if let Some(stop) = task.stop_requested {
+        parts.push(stopping(stop).to_owned());
+    }
+    match task.status {
+        Status::Running | Status::Paused => {
+            parts.extend(task.progress.as_ref().map(progress));
+        }
+        Status::Retrying | Status::Failed | Status::Dead | Status::Lost => {
+            parts.extend(task.error.clone());
+        }
+        Status::Pending | Status::Success | Status::Cancelled => {}
+    }
+    if task.lost_count != 0 && !task.status.is_terminal() {
+        parts.push(format!("lost {}", times(task.lost_count)));
+    }
+    if let Some(old) = task.retry_of {
+        parts.push(format!("again {old}"));
+    }
+    parts.join("; ")
+}
+
+const fn stopping(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Cancel => "cancelling",
+        Stop::Pause => "pausing",
+        Stop::Reset => "resetting",
+    }
+}
+
+/// `6,000 of 10,000`, with the handler's word about it.
+pub(crate) fn progress(progress: &Progress) -> String {
+    let Progress { done, total, note } = progress;
+    let mut text = units::count(*done);
+    if let Some(total) = total {
+        text += &format!(" of {}", units::count(*total));
+    }
+    if let Some(note) = note {
+        text += &format!(" ({note})");
+    }
+    text
+}
+
+/// `once`, `3 times`.
+pub(crate) fn times(number: u32) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{number} times") }
+}

@@ -1,0 +1,87 @@
+//! The command line as a whole: help, usage, and what the documents promise.
+
+use super::*;
+use expect_test::expect;
+
+#[test]
+fn without_a_command_the_next_step_is_told() {
+    let played = play_nothing();
+    assert_eq!((played.code, played.out.as_str()), (0, WELCOME));
+    assert!(WELCOME.lines().all(|line| text::width(line) <= 80));
+}
+
+fn play_nothing() -> samples::Played {
+    samples::play_words(&[], &[])
+}
+
+#[test]
+fn the_help_names_every_command() {
+    let mut command = Cli::command().term_width(80);
+    expect![[r#"
+        Runs unattended tasks on one machine and loses none of them
+
+        Usage: midwatch [OPTIONS] [COMMAND]
+
+        Commands:
+          daemon   Run everything in the foreground: supervisor, engine and workers
+          engine   Run the engine alone, for those who supervise it themselves
+          worker   Run one worker alone
+          demo     See a task survive two kills, in under a minute, in a directory that
+                   is removed again
+          submit   Give the daemon a task; prints its id [alias: add]
+          import   Submit many tasks, one JSON object a line
+          list     What runs, waits and has ended [alias: ls]
+          show     Everything about one task
+          history  Every transition and attempt of one task
+          log      The output of an attempt
+          wait     Wait until tasks have ended; exits 0 when all ended well
+          watch    What happens, as it happens
+          cancel   End tasks for good [alias: kill]
+          pause    Set tasks aside, with their checkpoints
+          resume   Let paused tasks run again
+          retry    Run ended tasks again, as new tasks
+          run-now  Let waiting tasks run at once
+          reset    Stop tasks that are stuck, and start them over
+          workers  Who works, who is silent, and what each holds
+          status   Health on one screen; exits 1 when it is not good
+          states   Which status may follow which, and why
+          task     For use inside a handler: checkpoint, progress, result
+          config   Check the config, or show what is in force
+          help     Print this message or the help of the given subcommand(s)
+
+        Options:
+          -h, --help     Print help (see more with '--help')
+          -V, --version  Print version
+
+        Global options:
+              --config <FILE>    The config file [default: the user's own, then
+                                 /etc/midwatch/midwatch.toml] [env: MIDWATCH_CONFIG]
+              --data-dir <DIR>   Where the daemon keeps its files [env:
+                                 MIDWATCH_DATA_DIR]
+              --socket <PATH>    Where the daemon is reached [env: MIDWATCH_SOCKET]
+              --format <FORMAT>  The form of results [default: table] [possible values:
+                                 table, json, ndjson]
+              --json             Short for --format json
+              --color <WHEN>     When to use colour [default: auto] [possible values:
+                                 auto, always, never]
+              --utc              Show times in UTC instead of the local zone
+          -v, --verbose...       Say more
+          -q, --quiet            Say only results and errors
+    "#]]
+    .assert_eq(&command.render_help().to_string());
+}
+
+#[test]
+fn the_definition_of_the_arguments_is_sound() {
+    Cli::command().debug_assert();
+    // clap lets a command's argument shadow a global one, and fails when that is read.
+    let cli = Cli::command();
+    let globals: Vec<_> = cli.get_arguments().map(|argument| argument.get_id().clone()).collect();
+    let mut commands: Vec<_> = cli.get_subcommands().collect();
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands());
+        for argument in command.get_arguments() {
+            assert!(!globals.contains(argument.get_id()), "{} {argument}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `midwatch watch`: what happens, as it happens.
+
+use super::arguments::task_id;
+use super::connection::{lost, stream, with_query};
+use super::failure::{Failure, exit};
+use super::paint::status_ink;
+use super::session::{Format, Session, View};
+use super::text::{cut, tame};
+use crate::api::EventView;
+use crate::kernel::ids::TaskId;
+use crate::kernel::status::Status;
+use crate::units;
+use std::io::{BufRead, Read};
+
+/// What to watch.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Only this task, until it has ended
+    #[arg(value_name = "ID", value_parser = task_id)]
+    id: Option<TaskId>,
+}
+
+/// Longest line of the stream.
+const LINE_BYTES_MAX: u64 = 1 << 20;
+
+/// Prints events until the daemon goes, or the one task has ended.
+pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
+    let path = with_query("/v1/events", &[("task", args.id.map(|id| id.to_string()))]);
+    let mut events = stream(session.api, &path)?;
+    let mut line = Vec::new();
+    let mut data = String::new();
+    loop {
+        line.clear();
+        let read = (&mut *events).take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+        if read.map_err(|error| lost(&error))? == 0 {
+            return Err(Failure::new(exit::UNREACHABLE, "the daemon went away")
+                .with_help("watch again with the same command"));
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if let Some(part) = text.strip_prefix("data:") {
+            data.push_str(part.strip_prefix(' ').unwrap_or(part));
+        } else if text.is_empty() && !data.is_empty() {
+            let ended = show(&std::mem::take(&mut data), session)?;
+            if ended && args.id.is_some() {
+                return Ok(exit::DONE);
+            }
+        }
+    }
+}
+
+/// Prints one event; says whether it ended a task.
+fn show(data: &str, session: &mut Session<'_>) -> Result<bool, Failure> {
+    let event: EventView = match serde_json::from_str(data) {
+        Ok(event) => event,
+        Err(error) => {
+            session.note(&format!("an event is not understood: {error}"));
+            return Ok(false);
+        }
+    };
+    match session.format {
+        Format::Json | Format::Ndjson => session.json(&event)?,
+        Format::Table => session.print(&format!("{}\n", render(&event, &session.view)))?,
+    }
+    Ok(event.from != event.to && event.to.is_some_and(Status::is_terminal))
+}
+
+/// The line of one event.
+pub(crate) fn render(event: &EventView, view: &View) -> String {
+    let time = match units::parse_rfc3339(&event.at) {
+        Ok(instant) => view.zone.time_millis(instant),
+        Err(_) => event.at.clone(),
+    };
+    let task = event.task.map(|task| task.to_string()).unwrap_or_default();
+    let kind = event.kind.as_deref().unwrap_or_default();
+    let (change, ink) = match (event.from, event.to) {
+        (Some(from), Some(to)) if from != to => (format!("{from} → {to}"), Some(status_ink(to))),
+        (None, Some(to)) => (to.to_string(), Some(status_ink(to))),
+        _ => (event.event.clone(), None),
+    };
+    let mut rest = vec![];
+    rest.extend(event.reason.map(|reason| reason.word().to_owned()));
+    rest.extend(Some(event.by.clone()).filter(|by| !by.is_empty()));
+    rest.extend(event.note.clone());
+    let (change, rest) = (tame(&change), tame(&rest.join(", ")));
+    let before = tame(&format!("{time}  {task:>6}  {kind}"));
+    let taken = super::text::width(&before) + 2 + super::text::width(&change) + 2;
+    let rest = match view.width {
+        Some(width) => cut(&rest, width.saturating_sub(taken)),
+        None => rest,
+    };
+    let change = ink.map_or_else(|| change.clone(), |ink| view.paint.with(ink, &change));
+    format!("{before}  {change}  {rest}").trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cli::samples;
+    use expect_test::expect;
+
+    const EVENTS: &str = ": hello\n\nid: 41\ndata: {\"seq\":41,\"at\":\"2026-03-14T02:10:00.009Z\",\
+        \"event\":\"leased\",\"task\":88213,\"type\":\"fetch_data\",\"from\":\"PENDING\",\
+        \"to\":\"RUNNING\",\"reason\":\"dispatched\",\"by\":\"worker w2\",\"note\":\"fence 41\"}\n\n\
+        id: 42\ndata: {\"seq\":42,\"at\":\"2026-03-14T02:10:01.000Z\",\"event\":\"worker_registered\",\
+        \"task\":null,\"type\":null,\"from\":null,\"to\":null,\"reason\":null,\"by\":\"w3\",\
+        \"note\":null}\n\ndata: {nonsense}\n\n\
+        id: 43\ndata: {\"seq\":43,\"at\":\"2026-03-14T02:10:02.000Z\",\"event\":\"finished\",\
+        \"task\":88213,\"type\":\"fetch_data\",\"from\":\"RUNNING\",\"to\":\"SUCCESS\",\
+        \"reason\":\"completed\",\"by\":\"worker w2\",\"note\":null}\n\n";
+
+    #[test]
+    fn one_task_is_watched_until_its_end() {
+        let played =
+            samples::play("watch 88213", &[("GET /v1/events?task=88213", EVENTS.to_owned())]);
+        assert_eq!(played.code, 0);
+        expect![[r#"
+            02:10:00.009   88213  fetch_data  PENDING → RUNNING  dispatched, worker w2, fen…
+            02:10:01.000  worker_registered  w3
+            02:10:02.000   88213  fetch_data  RUNNING → SUCCESS  completed, worker w2
+            an event is not understood: key must be a string at line 1 column 2
+        "#]]
+        .assert_eq(&(played.out + &played.err));
+    }
+
+    #[test]
+    fn a_stream_that_ends_by_itself_is_a_daemon_that_went_away() {
+        let played = samples::play("watch --json", &[("GET /v1/events", EVENTS.to_owned())]);
+        assert_eq!(played.code, 5);
+        assert_eq!(played.out.lines().count(), 3);
+        assert!(played.out.starts_with("{\"seq\":41,"));
+        assert!(played.err.contains("the daemon went away"));
+    }
+}

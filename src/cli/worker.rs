@@ -1,0 +1,67 @@
+//! `midwatch worker`: one worker alone.
+
+use super::engine::Pipes;
+use super::failure::Failure;
+use super::logging;
+use super::session::Session;
+use crate::config::Handler;
+use crate::worker::{self, HandlerSpec, WorkerOptions};
+
+/// How it works.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Attempts that it runs at once [default: the config's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    slots: Option<u32>,
+    /// Its name for people
+    #[arg(long, value_name = "NAME", default_value = "worker")]
+    name: String,
+    #[command(flatten)]
+    pipes: Pipes,
+}
+
+/// Runs it until it is told to stop.
+pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
+    let mut config = session.config()?;
+    config.override_workers(None, args.slots);
+    let (lifeline, probe) = args.pipes.open()?;
+    logging::begin(&config, session)?;
+    let options = WorkerOptions {
+        data_dir: config.data_dir,
+        socket: config.socket,
+        name: args.name.clone(),
+        slots: config.worker.slots,
+        handlers: config.handlers.into_iter().map(|(name, h)| (name, spec(h))).collect(),
+        environment: std::env::vars_os().collect(),
+        lifeline,
+        probe,
+    };
+    worker::run(options).map(|()| 0).map_err(|error| Failure::new(error.exit(), error.to_string()))
+}
+
+/// What the worker needs of a handler's config; limits of time and retries travel with the leases.
+fn spec(handler: Handler) -> HandlerSpec {
+    let Handler {
+        command,
+        cwd,
+        env,
+        env_pass,
+        timeout: _,
+        cancel_grace: _,
+        kill_grace: _,
+        log_max,
+        retry: _,
+        fatal_exit_codes,
+        retryable_exit_codes,
+    } = handler;
+    let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
+    HandlerSpec {
+        command,
+        cwd,
+        env,
+        env_pass,
+        log_max,
+        fatal_exit_codes: statuses(fatal_exit_codes),
+        retryable_exit_codes: statuses(retryable_exit_codes),
+    }
+}

@@ -1,0 +1,148 @@
+//! What the keys of `[handlers.NAME]` mean, and their bounds.
+
+use super::fault::Fault;
+use super::keys;
+use super::read::{Reader, Table, absolute_path, any_text, duration, integer, list, size, text};
+use super::sections::read_retry;
+use super::{Handler, Retry};
+use crate::kernel::ids::Millis;
+use std::collections::BTreeMap;
+use toml::de::DeValue;
+
+/// Longest name of a handler. It stands in tables, logs and variables.
+const NAME_LETTERS_MAX: usize = 64;
+
+/// The type of ad-hoc commands; no handler may take its name.
+const RESERVED: &str = "exec";
+
+const DAY: Millis = Millis(86_400_000);
+
+pub(super) fn read_handlers<'t>(
+    reader: &mut Reader<'t>,
+    top: &Table<'t>,
+    retry: &Retry,
+) -> BTreeMap<String, Handler> {
+    let mut handlers = BTreeMap::new();
+    let Some(all) = reader.any_table(top, "handlers") else { return handlers };
+    for (name, offset) in all.keys() {
+        if let Err(fault) = check_name(name) {
+            reader.fault(offset, fault);
+            continue;
+        }
+        let Some(table) = reader.table(&all, name, keys::HANDLER) else { continue };
+        if !table.has("command") {
+            let fault = Fault::new(format!("`{}` has no `command`", all.name(name)))
+                .with_help("name its program and arguments: command = [\"/usr/bin/true\"]");
+            reader.fault(offset, fault);
+        }
+        let mut handler = Handler::new(Vec::new(), retry.clone());
+        read_handler(reader, &table, &mut handler);
+        handlers.insert(name.to_owned(), handler);
+    }
+    handlers
+}
+
+fn check_name(name: &str) -> Result<(), Fault> {
+    if name == RESERVED {
+        return Err(Fault::new(format!("a handler may not be called `{RESERVED}`"))
+            .with_help("that name is taken by `midwatch submit --exec`"));
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && name.chars().all(plain) && name.len() <= NAME_LETTERS_MAX {
+        return Ok(());
+    }
+    Err(Fault::new(format!("`{}` cannot be the name of a handler", name.escape_debug())).with_help(
+        format!(
+            "at most {NAME_LETTERS_MAX} letters a-z, digits, `_`, `-` and `.`, \
+             a letter or digit first"
+        ),
+    ))
+}
+
+fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
+    reader.set(table, "command", &mut handler.command, command);
+    reader.set(table, "cwd", &mut handler.cwd, |value| absolute_path(value).map(Some));
+    reader.set(table, "env_pass", &mut handler.env_pass, list(variable));
+    let timeout = |value: &DeValue<'t>| duration(Millis(1)..=DAY.times(3650))(value).map(Some);
+    reader.set(table, "timeout", &mut handler.timeout, timeout);
+    let grace = || duration(Millis(0)..=DAY);
+    reader.set(table, "cancel_grace", &mut handler.cancel_grace, grace());
+    reader.set(table, "kill_grace", &mut handler.kill_grace, grace());
+    reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
+    reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
+    reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    read_env(reader, table, handler);
+    if let Some(retry) = reader.table(table, "retry", keys::RETRY) {
+        read_retry(reader, &retry, &mut handler.retry);
+    }
+    settle_exit_codes(reader, table, handler);
+}
+
+fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+    if value.is_str() {
+        let parts = " must be a list: the program, then each argument on its own; for a shell \
+                     write [\"/bin/sh\", \"-c\", \"…\"]";
+        return Err(parts.to_owned());
+    }
+    let command = list(any_text)(value)?;
+    match command.first().map(String::as_str) {
+        None | Some("") => Err(" must begin with a program".to_owned()),
+        Some(program) if program.contains('/') && !program.starts_with('/') => Err(format!(
+            " must begin with an absolute path or a name that PATH finds, not `{}`",
+            program.escape_debug()
+        )),
+        Some(_) => Ok(command),
+    }
+}
+
+/// The name of an environment variable that a handler may have.
+fn variable(value: &DeValue<'_>) -> Result<String, String> {
+    let name = text(value)?;
+    check_variable(&name).map(|()| name)
+}
+
+fn check_variable(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.contains(['=', '\0']) {
+        Err(" must be the name of a variable".to_owned())
+    } else if name.starts_with("MIDWATCH_") {
+        Err(" must not begin with MIDWATCH_: those say which task it is".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
+fn read_env<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
+    let Some(env) = reader.any_table(table, "env") else { return };
+    for (name, offset) in env.keys() {
+        if let Err(refusal) = check_variable(name) {
+            reader.fault(offset, Fault::new(format!("`{}`{refusal}", env.name(name))));
+            continue;
+        }
+        let mut content = String::new();
+        reader.set(&env, name, &mut content, any_text);
+        handler.env.insert(name.to_owned(), content);
+    }
+}
+
+fn exit_codes(value: &DeValue<'_>) -> Result<Vec<u8>, String> {
+    let codes = list(integer(1..=255))(value)?;
+    Ok(codes.into_iter().filter_map(|code| u8::try_from(code).ok()).collect())
+}
+
+/// A status named as retryable is no longer fatal by default; one named as both is refused.
+fn settle_exit_codes<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
+    let retryable = handler.retryable_exit_codes.clone();
+    if !table.has("fatal_exit_codes") {
+        handler.fatal_exit_codes.retain(|code| !retryable.contains(code));
+        return;
+    }
+    if let Some(code) = retryable.iter().find(|code| handler.fatal_exit_codes.contains(code)) {
+        let fault = Fault::new(format!(
+            "exit status {code} is both in `{}` and in `{}`",
+            table.name("fatal_exit_codes"),
+            table.name("retryable_exit_codes")
+        ));
+        reader.fault_of_key(&table.name("retryable_exit_codes"), fault);
+    }
+}

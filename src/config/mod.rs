@@ -1,0 +1,297 @@
+//! The config: what may be set, what is set, and where each value came from.
+//!
+//! A file is taken whole or not at all. An unknown key, a wrong type or a value out of range is
+//! refused with file and line, and so is a key that this version does not act on yet: nothing
+//! that somebody wrote is ever ignored. No file is needed; [`Config::default`] is complete but
+//! for the two places, which [`Config::load`] finds.
+//!
+//! This floor reads one file and no environment: the command line hands it what the flags and
+//! the environment said ([`Named`], [`Surroundings`]). It starts nothing and creates nothing.
+
+mod fault;
+mod handlers;
+mod keys;
+mod nearest;
+mod places;
+mod read;
+mod sections;
+mod show;
+
+pub use fault::{ConfigError, Fault};
+pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
+pub(crate) use nearest::nearest;
+pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
+pub use show::{Effective, Origin};
+
+use crate::kernel::ids::Millis;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Everything that can be set, with its values in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The file it was read from; none when the built-in defaults serve.
+    pub file: Option<PathBuf>,
+    /// The data directory, absolute.
+    pub data_dir: PathBuf,
+    /// The socket, absolute, at most [`SOCKET_PATH_BYTES_MAX`] bytes.
+    pub socket: PathBuf,
+    /// `[journal]`.
+    pub journal: Journal,
+    /// `[worker]`.
+    pub worker: Worker,
+    /// `[retry]`: the policy of handlers that say nothing else, and of `exec`.
+    pub retry: Retry,
+    /// `[log]`.
+    pub log: Log,
+    /// `[http]`.
+    pub http: Http,
+    /// `[handlers.NAME]`, by name.
+    pub handlers: BTreeMap<String, Handler>,
+    /// Where each value came from that is not a default.
+    origins: BTreeMap<String, Origin>,
+}
+
+/// `[journal]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Journal {
+    /// When records are synced.
+    pub fsync: Fsync,
+    /// What to do with a last record that is whole but wrong.
+    pub on_suspicious_tail: OnSuspiciousTail,
+    /// Size of a segment file, in bytes.
+    pub segment_size: u64,
+    /// Bytes of records after which a snapshot is taken.
+    pub snapshot_after: u64,
+    /// Bytes set aside for the ends of running tasks on a full disk.
+    pub reserve: u64,
+}
+
+/// When records are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before each answer.
+    Always,
+    /// At this interval; what was answered in between may be lost with the power.
+    Interval(Millis),
+    /// Whenever the kernel likes.
+    Never,
+}
+
+/// What to do with a last record that is whole but fails its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSuspiciousTail {
+    /// Set it aside and go on.
+    Quarantine,
+    /// Refuse to start.
+    Halt,
+}
+
+/// `[worker]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worker {
+    /// Worker processes that the supervisor starts.
+    pub processes: u32,
+    /// Attempts that each of them runs at once.
+    pub slots: u32,
+    /// How often a worker says that it is there.
+    pub heartbeat: Millis,
+    /// Silence after which a worker is suspect.
+    pub suspect_after: Millis,
+    /// Silence after which a worker is given up.
+    pub offline_after: Millis,
+}
+
+/// `[retry]`, and the `retry` of a handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "each field has the name of its key")]
+pub struct Retry {
+    /// Retries after the first failed attempt.
+    pub max_retry: u32,
+    /// The first wait; doubles with each retry.
+    pub base: Millis,
+    /// The longest wait.
+    pub cap: Millis,
+    /// Waits one by one instead of `base` and `cap`; the last one repeats.
+    pub intervals: Option<Vec<Millis>>,
+    /// Losses after which a task is given up.
+    pub max_lost: u32,
+}
+
+/// `[log]`: midwatch's own log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The least important level that is written.
+    pub level: Level,
+    /// Its form.
+    pub format: LogFormat,
+}
+
+/// Level of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something failed.
+    Error,
+    /// Something needs a look.
+    Warn,
+    /// What happened.
+    Info,
+    /// How it happened.
+    Debug,
+    /// Every step.
+    Trace,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// `[http]`: who may come to the socket.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Http {
+    /// The group that may read and submit; the socket is then 0660.
+    pub socket_group: Option<String>,
+    /// The group that may operate.
+    pub operate_group: Option<String>,
+}
+
+/// `[handlers.NAME]`: what runs a task of the type NAME.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Handler {
+    /// Program and arguments; the program is an absolute path or a name that `PATH` finds.
+    pub command: Vec<String>,
+    /// Its working directory; absent means the attempt's own.
+    pub cwd: Option<PathBuf>,
+    /// Variables of its environment.
+    pub env: BTreeMap<String, String>,
+    /// Variables it gets from the daemon's environment.
+    pub env_pass: Vec<String>,
+    /// Longest run of one attempt; absent means no limit.
+    pub timeout: Option<Millis>,
+    /// From the stop on the control channel to SIGTERM.
+    pub cancel_grace: Millis,
+    /// From SIGTERM to SIGKILL.
+    pub kill_grace: Millis,
+    /// Bytes of output that are kept of one attempt.
+    pub log_max: u64,
+    /// Its retry policy, what it leaves open taken from `[retry]`.
+    pub retry: Retry,
+    /// Exit statuses that no other run would mend.
+    pub fatal_exit_codes: Vec<u8>,
+    /// Exit statuses that another run may mend; all others but 0 are so too.
+    pub retryable_exit_codes: Vec<u8>,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            fsync: Fsync::Always,
+            on_suspicious_tail: OnSuspiciousTail::Quarantine,
+            segment_size: 4 << 20,
+            snapshot_after: 16 << 20,
+            reserve: 4 << 20,
+        }
+    }
+}
+
+impl Default for Worker {
+    fn default() -> Self {
+        Self {
+            processes: 1,
+            slots: 2,
+            heartbeat: Millis::secs(30),
+            suspect_after: Millis::secs(90),
+            offline_after: Millis::secs(300),
+        }
+    }
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self {
+            max_retry: 5,
+            base: Millis::secs(30),
+            cap: Millis::secs(3600),
+            intervals: None,
+            max_lost: 10,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: Level::Info, format: LogFormat::Text }
+    }
+}
+
+impl Handler {
+    /// A handler that runs `command` and leaves the rest at its defaults. The ad-hoc commands of
+    /// `submit --exec` run with it too.
+    pub fn new(command: Vec<String>, retry: Retry) -> Self {
+        Self {
+            command,
+            cwd: None,
+            env: BTreeMap::new(),
+            env_pass: Vec::new(),
+            timeout: None,
+            cancel_grace: Millis::secs(30),
+            kill_grace: Millis::secs(10),
+            log_max: 10 << 20,
+            retry,
+            fatal_exit_codes: vec![64, 65, 77, 78],
+            retryable_exit_codes: Vec::new(),
+        }
+    }
+}
+
+impl Fsync {
+    /// The policy as the config has it: `always`, `interval:200ms`, `never`.
+    pub fn word(self) -> String {
+        match self {
+            Self::Always => "always".to_owned(),
+            Self::Interval(every) => format!("interval:{}", crate::units::format_duration(every)),
+            Self::Never => "never".to_owned(),
+        }
+    }
+}
+
+impl OnSuspiciousTail {
+    /// The policy as the config has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Quarantine => "quarantine",
+            Self::Halt => "halt",
+        }
+    }
+}
+
+impl Level {
+    /// The level as the config has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warn => "warn",
+            Self::Info => "info",
+            Self::Debug => "debug",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+impl LogFormat {
+    /// The form as the config has it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Json => "json",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! The values in force, each with where it came from.
+
+use super::{Config, Handler, Retry};
+use crate::kernel::ids::Millis;
+use crate::units;
+use serde::Serialize;
+use std::fmt;
+use std::path::PathBuf;
+use toml::Value;
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Built in.
+    Default,
+    /// A line of the config file.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// This environment variable.
+    Environment(&'static str),
+    /// This flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
+            Self::Environment(name) => write!(f, "environment {name}"),
+            Self::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// One value in force.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effective {
+    /// Path of its key, such as `worker.slots`.
+    pub key: String,
+    /// The value, in the form the config has it; none where there is no limit or no such thing.
+    pub value: Option<Value>,
+    /// `default`, `FILE:LINE`, `environment NAME` or `flag --NAME`.
+    #[serde(serialize_with = "as_text")]
+    pub origin: Origin,
+}
+
+fn as_text<S: serde::Serializer>(origin: &Origin, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(origin)
+}
+
+/// Gathers values below one path.
+struct Values<'c> {
+    config: &'c Config,
+    all: Vec<Effective>,
+}
+
+impl Config {
+    /// Every value in force, in the order of the document, handlers last.
+    pub fn effective(&self) -> Vec<Effective> {
+        let mut values = Values { config: self, all: Vec::new() };
+        values.put("data_dir", text(self.data_dir.display().to_string()));
+        values.put("socket", text(self.socket.display().to_string()));
+        values.put("journal.fsync", text(self.journal.fsync.word()));
+        values.put("journal.on_suspicious_tail", text(self.journal.on_suspicious_tail.word()));
+        values.put("journal.segment_size", size(self.journal.segment_size));
+        values.put("journal.snapshot_after", size(self.journal.snapshot_after));
+        values.put("journal.reserve", size(self.journal.reserve));
+        values.put("worker.processes", number(self.worker.processes));
+        values.put("worker.slots", number(self.worker.slots));
+        values.put("worker.heartbeat", duration(self.worker.heartbeat));
+        values.put("worker.suspect_after", duration(self.worker.suspect_after));
+        values.put("worker.offline_after", duration(self.worker.offline_after));
+        values.retry("retry", &self.retry);
+        values.put("log.level", text(self.log.level.word()));
+        values.put("log.format", text(self.log.format.word()));
+        values.put("http.socket_group", self.http.socket_group.as_ref().map(text));
+        values.put("http.operate_group", self.http.operate_group.as_ref().map(text));
+        for (name, handler) in &self.handlers {
+            // A dot in a name would make two keys of it.
+            let name = if name.contains('.') { format!("\"{name}\"") } else { name.clone() };
+            values.handler(&format!("handlers.{name}"), handler);
+        }
+        values.all
+    }
+}
+
+impl Values<'_> {
+    fn put(&mut self, key: &str, value: impl Into<Option<Value>>) {
+        self.put_inherited(key, key, value);
+    }
+
+    /// A value that comes from `parent` unless `key` itself was set.
+    fn put_inherited(&mut self, key: &str, parent: &str, value: impl Into<Option<Value>>) {
+        let origin = |key: &str| self.config.origins.get(&key.replace('"', "")).cloned();
+        let value = value.into();
+        let set = value.is_some().then(|| origin(key).or_else(|| origin(parent))).flatten();
+        let origin = set.unwrap_or(Origin::Default);
+        self.all.push(Effective { key: key.to_owned(), value, origin });
+    }
+
+    fn retry(&mut self, path: &str, retry: &Retry) {
+        let Retry { max_retry, base, cap, intervals, max_lost } = retry;
+        let waits = intervals.as_ref().map(|waits| list(waits, |wait| duration(*wait)));
+        let values = [
+            ("max_retry", Some(number(*max_retry))),
+            ("base", Some(duration(*base))),
+            ("cap", Some(duration(*cap))),
+            ("intervals", waits),
+            ("max_lost", Some(number(*max_lost))),
+        ];
+        for (key, value) in values {
+            self.put_inherited(&format!("{path}.{key}"), &format!("retry.{key}"), value);
+        }
+    }
+
+    fn handler(&mut self, path: &str, handler: &Handler) {
+        let Handler {
+            command,
+            cwd,
+            env,
+            env_pass,
+            timeout,
+            cancel_grace,
+            kill_grace,
+            log_max,
+            retry,
+            fatal_exit_codes,
+            retryable_exit_codes,
+        } = handler;
+        let code = |code: &u8| number(u32::from(*code));
+        self.put(&format!("{path}.command"), list(command, |part| text(part)));
+        self.put(&format!("{path}.cwd"), cwd.as_ref().map(|cwd| text(cwd.display().to_string())));
+        for (name, content) in env {
+            let name = Value::String(name.clone());
+            let quoted = name.to_string();
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let bare = quoted.trim_matches(|c| c == '"' || c == '\'');
+            let name = if bare.chars().all(plain) { bare } else { &quoted };
+            self.put(&format!("{path}.env.{name}"), text(content));
+        }
+        self.put(&format!("{path}.env_pass"), list(env_pass, |name| text(name)));
+        self.put(&format!("{path}.timeout"), timeout.map(duration));
+        self.put(&format!("{path}.cancel_grace"), duration(*cancel_grace));
+        self.put(&format!("{path}.kill_grace"), duration(*kill_grace));
+        self.put(&format!("{path}.log_max"), size(*log_max));
+        self.retry(&format!("{path}.retry"), retry);
+        self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
+        self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
+    }
+}
+
+fn text(text: impl Into<String>) -> Value {
+    Value::String(text.into())
+}
+
+fn duration(duration: Millis) -> Value {
+    text(units::format_duration(duration))
+}
+
+fn size(size: u64) -> Value {
+    text(units::format_size(size))
+}
+
+fn number(number: u32) -> Value {
+    Value::Integer(i64::from(number))
+}
+
+fn list<T>(items: &[T], one: impl Fn(&T) -> Value) -> Value {
+    Value::Array(items.iter().map(one).collect())
+}

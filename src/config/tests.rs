@@ -1,0 +1,430 @@
+use super::*;
+use expect_test::{Expect, expect};
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// Reads `text` as the file `midwatch.toml` and prints what is wrong as the command line would.
+fn check_faults(text: &str, expected: &Expect) {
+    let error = sections::read_text(Path::new("midwatch.toml"), text).err();
+    let mut said = String::new();
+    for fault in error.iter().flat_map(|error| &error.faults) {
+        writeln!(said, "error: {fault}").unwrap();
+        fault.help().iter().for_each(|help| writeln!(said, "  {help}").unwrap());
+    }
+    expected.assert_eq(&said);
+}
+
+/// Surroundings in which only `dir` exists.
+fn around(dir: &Path, uid: u32) -> Surroundings {
+    Surroundings {
+        uid,
+        home: Some(dir.join("home")),
+        config_home: None,
+        state_home: None,
+        runtime_dir: Some(dir.join("run")),
+        system_config: dir.join("etc/midwatch/midwatch.toml"),
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "the places take options")]
+fn flag(path: &Path) -> Option<Place> {
+    Some(Place { path: path.to_owned(), origin: Origin::Flag("--x") })
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's file need not last")]
+fn write(path: &Path, text: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn our_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+#[test]
+fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
+    check_faults(
+        "[handlers.fetch_data]\ncommand = ['/bin/true']\ntimeuot = '10m'\n\
+         [worker]\nslot = 3\n[jornal]\n[log]\ncolour = 'red'\n",
+        &expect![[r#"
+            error: unknown key `timeuot` in handlers.fetch_data (midwatch.toml, line 3)
+              did you mean `timeout`?
+            error: unknown key `slot` in worker (midwatch.toml, line 5)
+              did you mean `slots`?
+            error: unknown key `jornal` (midwatch.toml, line 6)
+              did you mean `journal`?
+            error: unknown key `colour` in log (midwatch.toml, line 8)
+              known here: level, format
+        "#]],
+    );
+}
+
+#[test]
+fn a_key_of_a_later_version_is_refused_not_ignored() {
+    check_faults(
+        "[schedules.nightly]\ntype = 'x'\ncron = '0 3 * * *'\n[http]\nlisten = '127.0.0.1:1'\n\
+         [handlers.a]\ncommand = ['/bin/true']\nmemory = '256MiB'\n[inbox]\n[log]\ndir = '/x'\n",
+        &expect![[r#"
+            error: `schedules` is not supported by this version (midwatch.toml, line 1)
+              remove it: nothing would act on it
+            error: `listen` in http is not supported by this version (midwatch.toml, line 5)
+              remove it: nothing would act on it
+            error: `memory` in handlers.a is not supported by this version (midwatch.toml, line 8)
+              remove it: nothing would act on it
+            error: `inbox` is not supported by this version (midwatch.toml, line 9)
+              remove it: nothing would act on it
+            error: `dir` in log is not supported by this version (midwatch.toml, line 11)
+              remove it: nothing would act on it
+        "#]],
+    );
+}
+
+#[test]
+fn wrong_types_and_values_out_of_range_are_named_with_their_lines() {
+    check_faults(
+        "data_dir = 'here'\n[journal]\nfsync = 'sometimes'\nsegment_size = '1KiB'\nreserve = 7\n\
+         on_suspicious_tail = 'ignore'\n[worker]\nslots = 0\nprocesses = '2'\nheartbeat = '5x'\n\
+         [retry]\nmax_retry = -1\nbase = 30\nintervals = []\n[log]\nlevel = 'loud'\n\
+         format = true\n[http]\nsocket_group = ''\n",
+        &expect![[r#"
+            error: `data_dir` must be an absolute path, not `here` (midwatch.toml, line 1)
+            error: `journal.fsync` must be always, interval:200ms (any duration) or never, not `sometimes` (midwatch.toml, line 3)
+            error: `journal.segment_size` must be from 64KiB to 1GiB, not 1KiB (midwatch.toml, line 4)
+            error: `journal.reserve` must be a size such as "4MiB", not a number (midwatch.toml, line 5)
+            error: `journal.on_suspicious_tail` must be one of quarantine, halt, not `ignore` (midwatch.toml, line 6)
+            error: `worker.slots` must be from 1 to 1024, not 0 (midwatch.toml, line 8)
+            error: `worker.processes` must be a whole number from 0 to 256, not text (midwatch.toml, line 9)
+            error: `worker.heartbeat`: `5x` is not a duration: the units are d, h, m, s and ms; write it like 250ms, 30s, 5m, 1h30m or 2d (midwatch.toml, line 10)
+            error: `retry.max_retry` must be from 0 to 1000000, not -1 (midwatch.toml, line 12)
+            error: `retry.base` must be a duration such as "30s", not a number (midwatch.toml, line 13)
+            error: `retry.intervals` must name at least one wait (midwatch.toml, line 14)
+            error: `log.level` must be one of error, warn, info, debug, trace, not `loud` (midwatch.toml, line 16)
+            error: `log.format` must be one of text, json, not true or false (midwatch.toml, line 17)
+            error: `http.socket_group` must not be empty (midwatch.toml, line 19)
+        "#]],
+    );
+    check_faults(
+        "[journal]\nfsync = 'interval:5m'\n",
+        &expect![[r#"
+        error: `journal.fsync` must have an interval from 1ms to 1m, not 5m (midwatch.toml, line 2)
+    "#]],
+    );
+    check_faults(
+        "[retry]\nintervals = ['30s', '1x']\n",
+        &expect![[r#"
+        error: `retry.intervals`, entry 2: `1x` is not a duration: the units are d, h, m, s and ms; write it like 250ms, 30s, 5m, 1h30m or 2d (midwatch.toml, line 2)
+    "#]],
+    );
+    check_faults(
+        "worker = 3\n[handlers]\na = 1\n",
+        &expect![[r#"
+        error: `worker` must be a table, not a number (midwatch.toml, line 1)
+        error: `handlers.a` must be a table, not a number (midwatch.toml, line 3)
+    "#]],
+    );
+}
+
+#[test]
+fn values_that_contradict_each_other_are_refused() {
+    check_faults(
+        "[journal]\nsegment_size = '8MiB'\n",
+        &expect![[r#"
+            error: `journal.reserve` (4MiB) must be at least one segment (8MiB) (midwatch.toml, line 2)
+              set both: the reserve is room for the ends of running tasks on a full disk
+        "#]],
+    );
+    check_faults(
+        "[worker]\nheartbeat = '10m'\n",
+        &expect![[r#"
+        error: `worker.suspect_after` (1m30s) must be longer than `worker.heartbeat` (10m) (midwatch.toml, line 2)
+    "#]],
+    );
+    check_faults(
+        "[worker]\nsuspect_after = '6m'\noffline_after = '6m'\n",
+        &expect![[r#"
+        error: `worker.offline_after` (6m) must be longer than `worker.suspect_after` (6m) (midwatch.toml, line 3)
+    "#]],
+    );
+    check_faults(
+        "[retry]\nbase = '2h'\n",
+        &expect![[r#"
+        error: `retry.cap` (1h) must not be shorter than `retry.base` (2h) (midwatch.toml, line 2)
+    "#]],
+    );
+}
+
+#[test]
+fn handlers_are_checked_key_by_key() {
+    check_faults(
+        "[handlers.exec]\ncommand = ['/bin/true']\n[handlers.\"a b\"]\ncommand = ['x']\n\
+         [handlers.shell]\ncommand = 'echo hello'\n[handlers.none]\ntimeout = '1m'\n\
+         [handlers.empty]\ncommand = []\n[handlers.relative]\ncommand = ['./run.sh']\n\
+         [handlers.mixed]\ncommand = ['x', 1]\ncwd = 'tmp'\nenv = { MIDWATCH_KEY = 'x', N = 1 }\n\
+         env_pass = ['A=B']\nfatal_exit_codes = [0, 256]\n\
+         [handlers.both]\ncommand = ['x']\nfatal_exit_codes = [3]\nretryable_exit_codes = [3]\n",
+        &expect![[r#"
+            error: a handler may not be called `exec` (midwatch.toml, line 1)
+              that name is taken by `midwatch submit --exec`
+            error: `a b` cannot be the name of a handler (midwatch.toml, line 3)
+              at most 64 letters a-z, digits, `_`, `-` and `.`, a letter or digit first
+            error: `handlers.shell.command` must be a list: the program, then each argument on its own; for a shell write ["/bin/sh", "-c", "…"] (midwatch.toml, line 6)
+            error: `handlers.none` has no `command` (midwatch.toml, line 7)
+              name its program and arguments: command = ["/usr/bin/true"]
+            error: `handlers.empty.command` must begin with a program (midwatch.toml, line 10)
+            error: `handlers.relative.command` must begin with an absolute path or a name that PATH finds, not `./run.sh` (midwatch.toml, line 12)
+            error: `handlers.mixed.command`, entry 2 must be text, not a number (put it between quotes) (midwatch.toml, line 14)
+            error: `handlers.mixed.cwd` must be an absolute path, not `tmp` (midwatch.toml, line 15)
+            error: `handlers.mixed.env.MIDWATCH_KEY` must not begin with MIDWATCH_: those say which task it is (midwatch.toml, line 16)
+            error: `handlers.mixed.env.N` must be text, not a number (put it between quotes) (midwatch.toml, line 16)
+            error: `handlers.mixed.env_pass`, entry 1 must be the name of a variable (midwatch.toml, line 17)
+            error: `handlers.mixed.fatal_exit_codes`, entry 1 must be from 1 to 255, not 0 (midwatch.toml, line 18)
+            error: exit status 3 is both in `handlers.both.fatal_exit_codes` and in `handlers.both.retryable_exit_codes` (midwatch.toml, line 22)
+        "#]],
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_is_refused_with_the_line() {
+    check_faults(
+        "[worker]\nslots = \n",
+        &expect![[r#"
+            error: this is not TOML: string values must be quoted, expected literal string (midwatch.toml, line 2)
+        "#]],
+    );
+    check_faults(
+        "[worker]\nslots = 1\nslots = 2\n",
+        &expect![[r#"
+            error: this is not TOML: duplicate key (midwatch.toml, line 3)
+        "#]],
+    );
+    check_faults(
+        "[handlers.a]\ncommand = ['x'\n",
+        &expect![[r#"
+            error: this is not TOML: unclosed array, expected `]` (midwatch.toml, line 2)
+        "#]],
+    );
+}
+
+const FULL: &str = r#"
+data_dir = "/srv/midwatch"
+socket = "/run/m.sock"
+[journal]
+fsync = "interval:200ms"
+on_suspicious_tail = "halt"
+segment_size = "1MiB"
+snapshot_after = "2MiB"
+reserve = "1MiB"
+[worker]
+processes = 3
+slots = 4
+heartbeat = "1s"
+suspect_after = "3s"
+offline_after = "10s"
+[retry]
+max_retry = 7
+intervals = ["30s", "1m", "5m"]
+max_lost = 2
+[log]
+level = "debug"
+format = "json"
+[http]
+socket_group = "midwatch"
+operate_group = "ops"
+[handlers.fetch_data]
+command = ["/usr/local/bin/fetch", "--batch", "1000"]
+cwd = "/srv"
+env = { LANG = "C", "a-b" = "x" }
+env_pass = ["TZ"]
+timeout = "10m"
+cancel_grace = "1s"
+kill_grace = "2s"
+log_max = "1MiB"
+retry = { max_retry = 3, base = "10s" }
+retryable_exit_codes = [64]
+[handlers."report.daily"]
+command = ["report"]
+"#;
+
+#[test]
+fn every_key_of_a_full_file_arrives() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("full.toml");
+    write(&file, FULL);
+    let named = Named { config: flag(&file), ..Named::default() };
+    let mut config = Config::load(&named, &around(dir.path(), our_uid())).unwrap();
+    config.override_workers(Some(0), None);
+    let lines = config.effective().into_iter().map(|Effective { key, value, origin }| {
+        let value = value.map_or_else(String::new, |value| value.to_string());
+        let origin = origin.to_string();
+        let origin = origin.replace(dir.path().to_str().unwrap(), "DIR");
+        format!("{key} = {value}  # {origin}\n")
+    });
+    expect![[r#"
+        data_dir = "/srv/midwatch"  # DIR/full.toml:2
+        socket = "/run/m.sock"  # DIR/full.toml:3
+        journal.fsync = "interval:200ms"  # DIR/full.toml:5
+        journal.on_suspicious_tail = "halt"  # DIR/full.toml:6
+        journal.segment_size = "1MiB"  # DIR/full.toml:7
+        journal.snapshot_after = "2MiB"  # DIR/full.toml:8
+        journal.reserve = "1MiB"  # DIR/full.toml:9
+        worker.processes = 0  # flag --workers
+        worker.slots = 4  # DIR/full.toml:12
+        worker.heartbeat = "1s"  # DIR/full.toml:13
+        worker.suspect_after = "3s"  # DIR/full.toml:14
+        worker.offline_after = "10s"  # DIR/full.toml:15
+        retry.max_retry = 7  # DIR/full.toml:17
+        retry.base = "30s"  # default
+        retry.cap = "1h"  # default
+        retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
+        retry.max_lost = 2  # DIR/full.toml:19
+        log.level = "debug"  # DIR/full.toml:21
+        log.format = "json"  # DIR/full.toml:22
+        http.socket_group = "midwatch"  # DIR/full.toml:24
+        http.operate_group = "ops"  # DIR/full.toml:25
+        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:27
+        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:28
+        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:29
+        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:29
+        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:30
+        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:31
+        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:32
+        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:33
+        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:34
+        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:35
+        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:35
+        handlers.fetch_data.retry.cap = "1h"  # default
+        handlers.fetch_data.retry.intervals =   # default
+        handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:19
+        handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
+        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:36
+        handlers."report.daily".command = ["report"]  # DIR/full.toml:38
+        handlers."report.daily".cwd =   # default
+        handlers."report.daily".env_pass = []  # default
+        handlers."report.daily".timeout =   # default
+        handlers."report.daily".cancel_grace = "30s"  # default
+        handlers."report.daily".kill_grace = "10s"  # default
+        handlers."report.daily".log_max = "10MiB"  # default
+        handlers."report.daily".retry.max_retry = 7  # DIR/full.toml:17
+        handlers."report.daily".retry.base = "30s"  # default
+        handlers."report.daily".retry.cap = "1h"  # default
+        handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
+        handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:19
+        handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
+        handlers."report.daily".retryable_exit_codes = []  # default
+    "#]].assert_eq(&lines.collect::<String>());
+}
+
+#[test]
+fn without_a_file_the_built_in_values_serve() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config::load(&Named::default(), &around(dir.path(), 1000)).unwrap();
+    assert_eq!(config.file, None);
+    assert_eq!(config.data_dir, dir.path().join("home/.local/state/midwatch"));
+    assert_eq!(config.socket, dir.path().join("run/midwatch/midwatch.sock"));
+    assert!(config.effective().iter().all(|value| value.origin == Origin::Default));
+    let root = Config::load(&Named::default(), &around(dir.path(), 0)).unwrap();
+    assert_eq!(root.data_dir, Path::new("/var/lib/midwatch"));
+    assert_eq!(root.socket, Path::new("/run/midwatch/midwatch.sock"));
+}
+
+#[test]
+fn the_socket_follows_a_data_directory_that_was_named_anywhere() {
+    let dir = tempfile::tempdir().unwrap();
+    let around = around(dir.path(), our_uid());
+    let mut named = Named { data_dir: flag(Path::new("/srv/flag")), ..Named::default() };
+    let socket = |named: &Named| Config::load(named, &around).unwrap().socket;
+    assert_eq!(socket(&named), Path::new("/srv/flag/midwatch.sock"));
+    write(&around.system_config, "data_dir = '/srv/file'\n");
+    assert_eq!(socket(&named), Path::new("/srv/flag/midwatch.sock"));
+    assert_eq!(socket(&Named::default()), Path::new("/srv/file/midwatch.sock"));
+    write(&around.system_config, "data_dir = '/srv/file'\nsocket = '/srv/file.sock'\n");
+    assert_eq!(socket(&named), Path::new("/srv/file.sock"));
+    named.socket = flag(Path::new("/srv/flag.sock"));
+    assert_eq!(socket(&named), Path::new("/srv/flag.sock"));
+    assert_eq!(Config::find_socket(&named, &around).unwrap(), Path::new("/srv/flag.sock"));
+    assert_eq!(Config::find_data_dir(&named, &around).unwrap(), Path::new("/srv/flag"));
+    let unnamed = Named::default();
+    assert_eq!(Config::find_data_dir(&unnamed, &around).unwrap(), Path::new("/srv/file"));
+}
+
+#[test]
+fn the_users_own_file_comes_before_the_hosts_and_a_named_one_before_both() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut around = around(dir.path(), our_uid());
+    let slots = |named: &Named, around: &Surroundings| Config::load(named, around).unwrap();
+    write(&around.system_config, "[worker]\nslots = 3\n");
+    assert_eq!(slots(&Named::default(), &around).worker.slots, 3);
+    write(&dir.path().join("home/.config/midwatch/midwatch.toml"), "[worker]\nslots = 4\n");
+    assert_eq!(slots(&Named::default(), &around).worker.slots, 4);
+    around.config_home = Some(dir.path().join("xdg"));
+    assert_eq!(slots(&Named::default(), &around).worker.slots, 3);
+    write(&dir.path().join("xdg/midwatch/midwatch.toml"), "[worker]\nslots = 5\n");
+    assert_eq!(slots(&Named::default(), &around).worker.slots, 5);
+    write(&dir.path().join("own.toml"), "[worker]\nslots = 6\n");
+    let named = Named { config: flag(&dir.path().join("own.toml")), ..Named::default() };
+    assert_eq!(slots(&named, &around).worker.slots, 6);
+}
+
+#[test]
+fn a_file_that_others_may_write_or_own_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("open.toml");
+    write(&file, "");
+    let named = Named { config: flag(&file), ..Named::default() };
+    let said = |uid| {
+        let error = Config::load(&named, &around(dir.path(), uid)).unwrap_err();
+        let fault = error.faults.first().unwrap();
+        let said = format!("{fault}\n  {}", fault.help().unwrap_or_default());
+        said.replace(dir.path().to_str().unwrap(), "DIR")
+    };
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
+    expect![[r#"
+        others than its owner may write to the config DIR/open.toml (mode 0620)
+          chmod go-w DIR/open.toml"#]]
+    .assert_eq(&said(our_uid()));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o602)).unwrap();
+    assert!(said(our_uid()).contains("mode 0602"));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    if our_uid() == 0 {
+        std::os::unix::fs::chown(&file, Some(12345), None).unwrap();
+        assert!(said(0).contains("belongs to user 12345"));
+    } else {
+        assert!(said(our_uid() + 1).contains("belongs to user"));
+    }
+    fs::remove_file(&file).unwrap();
+    expect![[r#"
+        cannot read the config DIR/open.toml: no such file
+  "#]]
+    .assert_eq(&said(our_uid()));
+    fs::create_dir(&file).unwrap();
+    expect![[r#"
+        the config DIR/open.toml is not a file
+  "#]]
+    .assert_eq(&said(our_uid()));
+}
+
+#[test]
+fn a_socket_path_too_long_for_a_socket_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |length: usize| format!("/{}", "s".repeat(length - 1));
+    let socket = |length: usize| {
+        let named = Named { socket: flag(Path::new(&path(length))), ..Named::default() };
+        Config::load(&named, &around(dir.path(), our_uid()))
+    };
+    assert!(socket(107).is_ok());
+    let said = socket(108).unwrap_err().to_string();
+    assert!(said.contains("108 bytes") && said.ends_with(&path(108)), "{said}");
+}
+
+#[test]
+fn a_handler_that_names_a_base_is_not_bound_to_the_common_list() {
+    let text = "[retry]\nintervals = ['1s']\n[handlers.a]\ncommand = ['x']\nretry = {base = '2s'}\n\
+                [handlers.b]\ncommand = ['x']\nretry = {max_retry = 1}\n";
+    let config = sections::read_text(Path::new("f"), text).unwrap();
+    assert_eq!(config.handlers["a"].retry.intervals, None);
+    assert_eq!(config.handlers["b"].retry.intervals, Some(vec![Millis(1000)]));
+    assert_eq!(config.handlers["b"].retry.max_retry, 1);
+}

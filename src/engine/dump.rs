@@ -1,0 +1,383 @@
+//! Records as JSON, one object a record: for people, for other programs, and for the tool.
+//!
+//! The names are those of `spec/records.md`, the nesting is that of the body. Wall-clock instants
+//! are RFC 3339, the other clocks and all spans are milliseconds. What is absent in the record is
+//! absent here. Payloads, checkpoints and results are embedded as the JSON they are, digit by
+//! digit. Hashes of lease secrets are left out.
+//!
+//! Each function takes its value apart in full, so that a new field stops the build here.
+
+use super::codec::Kept;
+use crate::kernel::event::{
+    Checkpointed, Ended, Event, Heard, Held, Hurried, Leased, Moved, Refused, Registration, Stamp,
+    Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
+};
+use crate::kernel::ids::{ProcessId, Seq, Timestamp};
+use crate::kernel::status::{Reason, Stop};
+use crate::kernel::task::{
+    Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, Task, TaskSpec, Transition,
+    Transitions,
+};
+use crate::kernel::{Head, Worker};
+use crate::units::rfc3339;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// One record of the journal, on one line.
+pub fn record_json(stamp: &Stamp, event: &Event) -> String {
+    let Stamp { seq, wall, life, service, by } = stamp;
+    let line = Object::default()
+        .put("seq", seq.0)
+        .instant("at", *wall)
+        .put("life", life.0)
+        .put("service", service.0)
+        .put("by", by.to_string())
+        .put("event", event.word());
+    event_fields(line, event).end()
+}
+
+/// One record of the snapshot at `seq`, on one line.
+pub fn kept_json(seq: Seq, kept: &Kept) -> String {
+    let line = Object::default().put("seq", seq.0);
+    match kept {
+        Kept::Head(head) => head_fields(line.put("event", "snapshot_head"), head),
+        Kept::Worker(worker) => worker_fields(line.put("event", "snapshot_worker"), worker),
+        Kept::Task(task) => task_fields(line.put("event", "snapshot_task"), task),
+    }
+    .end()
+}
+
+fn event_fields(line: Object, event: &Event) -> Object {
+    match event {
+        Event::Submitted(Submitted { task, spec, due }) => {
+            line.put("task", task.0).object("spec", spec_object(spec)).put("due", due.0)
+        }
+        Event::Leased(Leased { task, fence, worker, ends, secret: _ }) => line
+            .put("task", task.0)
+            .put("fence", fence.0)
+            .put("worker", worker.0)
+            .put("ends", ends.0),
+        Event::Heard(Heard { worker, holds }) => {
+            line.put("worker", worker.0).list("holds", holds.iter().map(held_object))
+        }
+        Event::Checkpointed(Checkpointed { task, fence, data }) => {
+            line.put("task", task.0).put("fence", fence.0).json("data", data)
+        }
+        Event::Ended(ended) => ended_fields(line, ended),
+        Event::Moved(Moved { task, to, reason, wait }) => line
+            .put("task", task.0)
+            .put("to", to.word())
+            .put("reason", reason.word())
+            .maybe("wait", wait.map(|wait| wait.0)),
+        Event::StopRequested(StopRequested { task, stop, max_retry }) => {
+            line.put("task", task.0).put("stop", stop.word()).maybe("max_retry", *max_retry)
+        }
+        Event::Hurried(Hurried { task }) => line.put("task", task.0),
+        Event::WorkerJoined(WorkerJoined { worker, registration }) => {
+            line.put("worker", worker.0).object("registration", registration_object(registration))
+        }
+        Event::WorkerMoved(WorkerMoved { worker, to, reason }) => line
+            .put("worker", worker.0)
+            .put("to", to.word())
+            .maybe("reason", reason.map(Reason::word)),
+        Event::Refused(Refused { task, fence, act }) => {
+            line.put("task", task.0).put("fence", fence.0).put("act", act.word())
+        }
+        Event::Started(started) => started_fields(line, started),
+    }
+}
+
+fn spec_object(spec: &TaskSpec) -> Object {
+    let TaskSpec {
+        kind,
+        payload,
+        priority,
+        max_retry,
+        timeout,
+        at,
+        delay,
+        key,
+        retry_of,
+        checkpoint,
+    } = spec;
+    Object::default()
+        .put("type", &**kind)
+        .json("payload", payload)
+        .put("priority", *priority)
+        .put("max_retry", *max_retry)
+        .maybe("timeout", timeout.map(|timeout| timeout.0))
+        .maybe("at", at.map(rfc3339))
+        .maybe("delay", delay.map(|delay| delay.0))
+        .maybe("key", key.as_deref())
+        .maybe("retry_of", retry_of.map(|task| task.0))
+        .maybe_json("checkpoint", checkpoint.as_deref())
+}
+
+fn held_object(held: &Held) -> Object {
+    let Held { task, fence, ends, process, progress } = held;
+    Object::default()
+        .put("task", task.0)
+        .put("fence", fence.0)
+        .put("ends", ends.0)
+        .maybe_object("process", process.as_ref().map(process_object))
+        .maybe_object("progress", progress.as_ref().map(progress_object))
+}
+
+fn ended_fields(line: Object, ended: &Ended) -> Object {
+    let Ended { task, fence, outcome, to, reason, wait, exit_code, signal, result, error } = ended;
+    line.put("task", task.0)
+        .put("fence", fence.0)
+        .put("outcome", outcome.word())
+        .put("to", to.word())
+        .put("reason", reason.word())
+        .maybe("wait", wait.map(|wait| wait.0))
+        .maybe("exit_code", *exit_code)
+        .maybe("signal", *signal)
+        .maybe_json("result", result.as_deref())
+        .maybe("error", error.as_deref())
+}
+
+fn registration_object(registration: &Registration) -> Object {
+    let Registration { name, process, host, version, lock, kinds, slots } = registration;
+    Object::default()
+        .put("name", &**name)
+        .object("process", process_object(process))
+        .put("host", &**host)
+        .put("version", &**version)
+        .put("lock", &**lock)
+        .put("types", kinds.iter().map(|kind| Value::from(&**kind)).collect::<Vec<_>>())
+        .put("slots", *slots)
+}
+
+fn started_fields(line: Object, started: &Started) -> Object {
+    let Started { version, boot_id, boot_clock, next_task } = started;
+    line.put("version", &**version)
+        .put("boot_id", &**boot_id)
+        .put("boot_clock", boot_clock.0)
+        .put("next_task", next_task.0)
+}
+
+fn process_object(process: &ProcessId) -> Object {
+    let ProcessId { pid, start_time, boot_id, pid_namespace } = process;
+    Object::default()
+        .put("pid", *pid)
+        .put("start_time", *start_time)
+        .put("boot_id", &**boot_id)
+        .put("pid_namespace", *pid_namespace)
+}
+
+fn progress_object(progress: &Progress) -> Object {
+    let Progress { done, total, note } = progress;
+    Object::default().put("done", *done).maybe("total", *total).maybe("note", note.as_deref())
+}
+
+fn head_fields(line: Object, head: &Head) -> Object {
+    let Head { seq, wall, life, service, next_task, started, started_life } = head;
+    let started = started.as_ref().map(|started| started_fields(Object::default(), started));
+    line.put("last_seq", seq.0)
+        .instant("wall", *wall)
+        .put("life", life.0)
+        .put("service", service.0)
+        .put("next_task", next_task.0)
+        .maybe_object("started", started)
+        .put("started_life", started_life.0)
+}
+
+fn worker_fields(line: Object, worker: &Worker) -> Object {
+    let Worker { id, registration, standing, since } = worker;
+    line.put("worker", id.0)
+        .object("registration", registration_object(registration))
+        .put("standing", standing.word())
+        .instant("since", *since)
+}
+
+fn task_fields(line: Object, task: &Task) -> Object {
+    let Task {
+        id,
+        kind,
+        payload,
+        status,
+        priority,
+        due,
+        retry_count,
+        max_retry,
+        lost_count,
+        timeout,
+        created,
+        updated,
+        born,
+        extra,
+        life,
+    } = task;
+    line.put("task", id.0)
+        .put("type", &**kind)
+        .json("payload", payload)
+        .put("status", status.word())
+        .put("priority", *priority)
+        .put("due", due.0)
+        .put("retry_count", *retry_count)
+        .put("max_retry", *max_retry)
+        .put("lost_count", *lost_count)
+        .maybe("timeout", timeout.map(|timeout| timeout.0))
+        .instant("created", *created)
+        .instant("updated", *updated)
+        .put("born", born.0)
+        .maybe_object("extra", extra.as_deref().map(extra_object))
+        .maybe_object("life", life.as_deref().map(life_object))
+}
+
+fn extra_object(extra: &Extra) -> Object {
+    let Extra { key, retry_of, at, by } = extra;
+    Object::default()
+        .maybe("key", key.as_deref())
+        .maybe("retry_of", retry_of.map(|task| task.0))
+        .maybe("at", at.map(rfc3339))
+        .maybe("by", by.as_ref().map(ToString::to_string))
+}
+
+fn life_object(life: &Life) -> Object {
+    let Life {
+        transitions,
+        attempts,
+        attempt_count,
+        checkpoint,
+        result,
+        error,
+        stop,
+        lease,
+        progress,
+    } = life;
+    let Transitions { first, last, dropped } = transitions;
+    let transitions = Object::default()
+        .list("first", first.iter().map(transition_object))
+        .list("last", last.iter().map(transition_object))
+        .put("dropped", *dropped);
+    Object::default()
+        .object("transitions", transitions)
+        .list("attempts", attempts.iter().map(attempt_object))
+        .put("attempt_count", *attempt_count)
+        .maybe_object("checkpoint", checkpoint.as_ref().map(checkpoint_object))
+        .maybe_json("result", result.as_deref())
+        .maybe("error", error.as_deref())
+        .maybe("stop", stop.map(Stop::word))
+        .maybe_object("lease", lease.as_ref().map(lease_object))
+        .maybe_object("progress", progress.as_ref().map(progress_object))
+}
+
+fn checkpoint_object(checkpoint: &Checkpoint) -> Object {
+    let Checkpoint { data, at, seq } = checkpoint;
+    Object::default().json("data", data).instant("at", *at).put("seq", seq.0)
+}
+
+fn lease_object(lease: &Lease) -> Object {
+    let Lease { fence, worker, ends, secret: _, process } = lease;
+    Object::default()
+        .put("fence", fence.0)
+        .put("worker", worker.0)
+        .put("ends", ends.0)
+        .maybe_object("process", process.as_ref().map(process_object))
+}
+
+fn transition_object(transition: &Transition) -> Object {
+    let Transition { seq, at, from, to, reason, by, wait, note } = transition;
+    Object::default()
+        .put("seq", seq.0)
+        .instant("at", *at)
+        .put("from", from.word())
+        .put("to", to.word())
+        .maybe("reason", reason.map(Reason::word))
+        .put("by", by.to_string())
+        .maybe("wait", wait.map(|wait| wait.0))
+        .maybe("note", note.as_deref())
+}
+
+fn attempt_object(attempt: &Attempt) -> Object {
+    let Attempt { number, fence, worker, worker_name, leased, waited, started, end, secret: _ } =
+        attempt;
+    Object::default()
+        .put("number", *number)
+        .put("fence", fence.0)
+        .put("worker", worker.0)
+        .put("worker_name", &**worker_name)
+        .instant("leased", *leased)
+        .put("waited", waited.0)
+        .maybe("started", started.map(rfc3339))
+        .maybe_object("end", end.as_ref().map(end_object))
+}
+
+fn end_object(end: &AttemptEnd) -> Object {
+    let AttemptEnd { outcome, at, status, exit_code, signal, error } = end;
+    Object::default()
+        .put("outcome", outcome.word())
+        .instant("at", *at)
+        .put("status", status.word())
+        .maybe("exit_code", *exit_code)
+        .maybe("signal", *signal)
+        .maybe("error", error.as_deref())
+}
+
+/// A JSON object that is written field by field, in the order of the calls.
+#[derive(Default)]
+struct Object(String);
+
+impl Object {
+    fn raw(mut self, key: &str, value: &str) -> Self {
+        self.0.push(if self.0.is_empty() { '{' } else { ',' });
+        self.0.push_str(&Value::from(key).to_string());
+        self.0.push(':');
+        self.0.push_str(value);
+        self
+    }
+
+    fn put(self, key: &str, value: impl Into<Value>) -> Self {
+        self.raw(key, &value.into().to_string())
+    }
+
+    fn maybe(self, key: &str, value: Option<impl Into<Value>>) -> Self {
+        match value {
+            Some(value) => self.put(key, value),
+            None => self,
+        }
+    }
+
+    fn instant(self, key: &str, instant: Timestamp) -> Self {
+        self.put(key, rfc3339(instant))
+    }
+
+    /// A text that is JSON. Line breaks can only stand between its tokens, and would end our own
+    /// line. What is no JSON after all is shown as the text it is.
+    fn json(self, key: &str, text: &str) -> Self {
+        match serde_json::from_str::<&RawValue>(text) {
+            Ok(value) => self.raw(key, &value.get().replace(['\n', '\r'], " ")),
+            Err(_) => self.put(key, text),
+        }
+    }
+
+    fn maybe_json(self, key: &str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.json(key, text),
+            None => self,
+        }
+    }
+
+    fn object(self, key: &str, object: Self) -> Self {
+        self.raw(key, &object.end())
+    }
+
+    fn maybe_object(self, key: &str, object: Option<Self>) -> Self {
+        match object {
+            Some(object) => self.object(key, object),
+            None => self,
+        }
+    }
+
+    fn list(self, key: &str, objects: impl Iterator<Item = Self>) -> Self {
+        let objects: Vec<_> = objects.map(Self::end).collect();
+        self.raw(key, &format!("[{}]", objects.join(",")))
+    }
+
+    fn end(mut self) -> String {
+        self.0.push_str(if self.0.is_empty() { "{}" } else { "}" });
+        self.0
+    }
+}

@@ -1,0 +1,80 @@
+//! The rules of recovery: what becomes of leases, workers and retries before anything is served.
+
+use super::{Engine, Output};
+use crate::journal::JournalError;
+use crate::journal::disk::Disk;
+use crate::kernel::Command;
+use crate::kernel::event::{Actor, Event, Started};
+use crate::kernel::ids::{Millis, Moment, TaskId, WorkerId};
+use crate::kernel::status::{Reason, Status};
+use crate::kernel::text::Text;
+
+/// After a start that may have lost ids already handed out, the next one is this much larger.
+const SKIP: u64 = 1 << 20;
+
+/// What the host knows when the engine starts.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Version of the program.
+    pub version: Text,
+    /// Boot id of the running kernel.
+    pub boot_id: Text,
+    /// `CLOCK_BOOTTIME` at the moment of the start.
+    pub boot_clock: Millis,
+    /// Whether the journal skipped ahead when it was opened.
+    pub skipped_ahead: bool,
+    /// Registered workers that are known to be dead: `host_rebooted` or `worker_crash`.
+    pub dead: Vec<(WorkerId, Reason)>,
+}
+
+impl<D: Disk> Engine<D> {
+    /// Settles what the last run left, durably. Only after it may anything be served.
+    ///
+    /// Workers that are known to be dead lose their leases; after a reboot of the host their tasks
+    /// are waiting again at once, otherwise when whatever they started was swept. Retries that are
+    /// used up end as DEAD. Living workers keep everything.
+    ///
+    /// # After a crash
+    /// The same is done again, from wherever it stopped.
+    pub fn start(&mut self, start: Start, mut now: Moment) -> Result<Vec<Output<D>>, JournalError> {
+        let Start { version, boot_id, boot_clock, skipped_ahead, dead } = start;
+        let known = self.state.next_task().0.max(1);
+        let next_task = TaskId(known.saturating_add(if skipped_ahead { SKIP } else { 0 }));
+        let started = Started { version, boot_id, boot_clock, next_task };
+        self.record(vec![Event::Started(started)], &Actor::Daemon, now)?;
+        for (worker, reason) in dead {
+            let held: Vec<_> = self.state.held(worker).map(|task| task.id).collect();
+            let died = Command::Died { worker, reason };
+            self.carry_out(&died, &Actor::Daemon, &mut now).map(drop)?;
+            if reason == Reason::HostRebooted {
+                self.take_back(&held, &mut now)?;
+            }
+        }
+        self.bury_the_exhausted(&mut now)?;
+        let workers: Vec<_> = self.state.workers().map(|worker| worker.id).collect();
+        self.heard.extend(workers.into_iter().map(|worker| (worker, now.service)));
+        self.commit()?;
+        Ok(std::mem::take(&mut self.outbox))
+    }
+
+    /// After a reboot nothing of an attempt can live: no sweep is needed.
+    fn take_back(&mut self, held: &[TaskId], now: &mut Moment) -> Result<(), JournalError> {
+        for task in held {
+            let lease = self.state.task(*task).and_then(|task| task.lease());
+            let Some(fence) = lease.map(|lease| lease.fence) else { continue };
+            let over = Command::Expire { task: *task, fence, ran: true };
+            self.carry_out(&over, &Actor::Daemon, now).map(drop)?;
+        }
+        Ok(())
+    }
+
+    fn bury_the_exhausted(&mut self, now: &mut Moment) -> Result<(), JournalError> {
+        let retrying = self.state.with_status(Status::Retrying);
+        let exhausted = retrying.filter(|task| task.max_retry < task.retry_count);
+        let exhausted: Vec<_> = exhausted.map(|task| task.id).collect();
+        for task in exhausted {
+            self.carry_out(&Command::Bury(task), &Actor::Daemon, now).map(drop)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! One engine a data directory: a kernel lock on `midwatch.lock`, held for life.
+//!
+//! Ownership is the lock. The pid inside is only for the message to whoever comes second; the file
+//! is never removed, so that nobody can lock a name that another process has just unlinked.
+
+use super::error::JournalError;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Name of the lock file in the data directory.
+pub const LOCK_FILE: &str = "midwatch.lock";
+
+/// The right to write in a data directory; given up when it is dropped or the process ends.
+#[derive(Debug)]
+pub struct DirLock {
+    _file: File,
+}
+
+impl DirLock {
+    /// Takes the lock, or says who has it.
+    pub fn acquire(dir: &Path) -> Result<Self, JournalError> {
+        let io = |doing, source| JournalError::io(doing, LOCK_FILE, source);
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(dir.join(LOCK_FILE))
+            .map_err(|source| io("open", source))?;
+        if let Err(source) = fs2::FileExt::try_lock_exclusive(&file) {
+            if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
+                return Err(JournalError::InUse { pid: holder(&mut file) });
+            }
+            return Err(io("lock", source));
+        }
+        // On a full disk the pid may not fit; the lock holds all the same.
+        if let Err(source) = write_pid(&mut file)
+            && !super::disk::is_full(&source)
+        {
+            return Err(io("write", source));
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+fn write_pid(file: &mut File) -> std::io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

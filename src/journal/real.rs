@@ -1,0 +1,127 @@
+//! The real disk: system calls relative to one open directory.
+//!
+//! A renamed or moved data directory stays the same directory for a process that has it open.
+//! Files are 0600, directories 0700, and no symbolic link is followed at the last step of a name.
+
+use super::disk::{Disk, DiskFile};
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A data directory on a real file system.
+#[derive(Clone, Debug)]
+pub struct RealDisk {
+    directory: Arc<File>,
+    path: Arc<Path>,
+}
+
+/// An open file of a [`RealDisk`].
+#[derive(Debug)]
+pub struct RealFile(File);
+
+impl RealDisk {
+    /// Opens an existing directory.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+        Ok(Self { directory: Arc::new(directory), path: path.into() })
+    }
+
+    fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = File::from(rustix::fs::openat(&*self.directory, path, flags, mode)?);
+        Ok(RealFile(file))
+    }
+
+    fn open_dir(&self, dir: &str) -> io::Result<RealFile> {
+        let name = if dir.is_empty() { "." } else { dir };
+        self.open_at(name, OFlags::RDONLY | OFlags::DIRECTORY)
+    }
+}
+
+impl Disk for RealDisk {
+    type File = RealFile;
+
+    fn create(&self, path: &str) -> io::Result<RealFile> {
+        self.open_at(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    fn open_read(&self, path: &str) -> io::Result<RealFile> {
+        self.open_at(path, OFlags::RDONLY)
+    }
+
+    fn open_write(&self, path: &str) -> io::Result<RealFile> {
+        self.open_at(path, OFlags::RDWR)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&*self.directory, from, &*self.directory, to)?)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&*self.directory, path, AtFlags::empty())?)
+    }
+
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        match rustix::fs::mkdirat(&*self.directory, path, Mode::RWXU) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn list(&self, dir: &str) -> io::Result<Vec<String>> {
+        let directory = self.open_dir(dir)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&directory.0)? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name != "." && name != ".." && entry.file_type() != FileType::Directory {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_dir(&self, dir: &str) -> io::Result<()> {
+        Ok(rustix::fs::fsync(&self.open_dir(dir)?.0)?)
+    }
+
+    fn free_space(&self) -> io::Result<u64> {
+        fs2::available_space(&self.path)
+    }
+}
+
+impl DiskFile for RealFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(&self.0)?)
+    }
+
+    fn allocate(&mut self, bytes: u64) -> io::Result<()> {
+        match rustix::fs::fallocate(&self.0, FallocateFlags::empty(), 0, bytes) {
+            Ok(()) => Ok(()),
+            // An interrupted call has changed nothing that the caller relies on.
+            Err(rustix::io::Errno::INTR) => self.allocate(bytes),
+            Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
+                Err(io::ErrorKind::Unsupported.into())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

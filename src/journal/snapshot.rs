@@ -1,0 +1,221 @@
+//! Snapshots: the state at one sequence, in the same frames as the journal.
+//!
+//! Written aside, synced, read back, renamed, and only then named anywhere. The last frame has no
+//! record and states how many there were, so that a snapshot that was cut is not taken for whole.
+
+use super::disk::{Disk, DiskFile, write_all_at};
+use super::error::JournalError;
+use super::frame::{self, Batch, FLAG_LAST, Record, Records, Salt, Slot};
+use super::segment::{FileKind, HEADER_BYTES, Header, HeaderFault, snapshot_path};
+use super::store::{SNAPSHOT_DIR, remove_if_there};
+use super::walk::Walk;
+
+/// A snapshot as a scan finds it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotFile {
+    /// The sequence it stands at.
+    pub seq: u64,
+    /// The file, relative to the data directory.
+    pub file: String,
+    /// Whole records in it.
+    pub records: u64,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Why it can't be used.
+    pub fault: Option<String>,
+}
+
+/// Reads a snapshot through and checks all of it.
+pub(super) fn verify(
+    disk: &impl Disk,
+    seq: u64,
+    store: Option<[u8; 16]>,
+) -> Result<SnapshotFile, JournalError> {
+    let file = snapshot_path(seq);
+    let found = SnapshotFile { seq, file: file.clone(), ..SnapshotFile::default() };
+    verify_at(disk, &file, found, store)
+}
+
+fn verify_at(
+    disk: &impl Disk,
+    path: &str,
+    mut found: SnapshotFile,
+    store: Option<[u8; 16]>,
+) -> Result<SnapshotFile, JournalError> {
+    let mut walk = match open(disk, path)? {
+        Ok(walk) => walk,
+        Err(fault) => {
+            found.fault = Some(fault.to_string());
+            return Ok(found);
+        }
+    };
+    found.bytes = walk.len();
+    if store.is_some_and(|store| store != walk.header.store) {
+        return Err(JournalError::Foreign { file: path.to_owned() });
+    }
+    if walk.header.first_seq != found.seq {
+        found.fault = Some(format!("the header says sequence {}", walk.header.first_seq));
+        return Ok(found);
+    }
+    while !walk.ended {
+        if let Err(fault) = walk.step()? {
+            found.fault = Some(format!("at byte {}: {fault}", walk.offset));
+            break;
+        }
+    }
+    found.records = walk.records;
+    Ok(found)
+}
+
+fn open<D: Disk>(disk: &D, path: &str) -> Result<Result<Walk<D::File>, HeaderFault>, JournalError> {
+    let file = disk.open_read(path).map_err(|source| JournalError::io("open", path, source))?;
+    match Walk::open(file, path, FileKind::Snapshot)? {
+        Err(HeaderFault::Newer { version, needs }) => {
+            Err(JournalError::Newer { file: path.to_owned(), version, needs })
+        }
+        other => Ok(other),
+    }
+}
+
+/// Gives every record of a snapshot, in order. It was verified before; what does not fit all the
+/// same is an error, for the caller has already taken some of it.
+pub fn read_snapshot(
+    disk: &impl Disk,
+    seq: u64,
+    mut take: impl FnMut(Record<'_>) -> Result<(), String>,
+) -> Result<(), JournalError> {
+    let file = snapshot_path(seq);
+    let unreadable = |what: String| JournalError::SnapshotUnreadable { file: file.clone(), what };
+    let mut walk = open(disk, &file)?.map_err(|fault| unreadable(fault.to_string()))?;
+    while !walk.ended {
+        let frame = walk.step()?.map_err(|fault| unreadable(fault.to_string()))?;
+        for (number, at, record) in Records::new(frame.head, frame.body) {
+            take(record).map_err(|text| JournalError::Refused {
+                file: file.clone(),
+                offset: frame.offset.saturating_add(at),
+                seq: number,
+                text,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes one snapshot; may be sent to a thread of its own. Dropped before
+/// [`SnapshotWriter::finish`], it leaves a `.tmp` file that the next one removes.
+#[derive(Debug)]
+pub struct SnapshotWriter<D: Disk> {
+    disk: D,
+    file: D::File,
+    path: String,
+    aside: String,
+    header: Header,
+    offset: u64,
+    records: u64,
+    record_bytes: u64,
+    batch: Batch,
+    buffer: Vec<u8>,
+    mark: u64,
+}
+
+/// A snapshot that is durable and was read back; goes to [`super::Journal::snapshot_done`].
+#[derive(Debug)]
+pub struct SnapshotDone {
+    /// The sequence it stands at.
+    pub seq: u64,
+    /// Its records.
+    pub records: u64,
+    /// Length of the file.
+    pub bytes: u64,
+    /// Record bytes the journal had taken when the snapshot began.
+    pub(super) mark: u64,
+}
+
+impl<D: Disk> SnapshotWriter<D> {
+    pub(super) fn create(disk: D, header: Header, mark: u64) -> Result<Self, JournalError> {
+        let path = snapshot_path(header.first_seq);
+        let aside = format!("{path}.tmp");
+        remove_if_there(&disk, &aside)?;
+        let mut file =
+            disk.create(&aside).map_err(|source| JournalError::io("create", &aside, source))?;
+        write_all_at(&mut file, 0, &header.encode(FileKind::Snapshot))
+            .map_err(|source| JournalError::io("write", &aside, source))?;
+        Ok(Self {
+            disk,
+            file,
+            path,
+            aside,
+            header,
+            offset: HEADER_BYTES,
+            records: 0,
+            record_bytes: 0,
+            batch: Batch::new(),
+            buffer: Vec::new(),
+            mark,
+        })
+    }
+
+    /// The sequence the snapshot stands at.
+    pub fn seq(&self) -> u64 {
+        self.header.first_seq
+    }
+
+    /// Adds a record; writes when a frame is full.
+    pub fn push(&mut self, kind: u16, ignorable: bool, body: &[u8]) -> Result<(), JournalError> {
+        if !self.batch.fits(body.len()) {
+            self.write_frame(0)?;
+        }
+        self.batch.push(kind, ignorable, body);
+        Ok(())
+    }
+
+    fn write_frame(&mut self, flags: u16) -> Result<(), JournalError> {
+        let slot = Slot {
+            salt: Salt::new(self.header.salt),
+            offset: self.offset,
+            first_seq: self.records,
+            flags,
+            alignment: self.header.alignment,
+        };
+        self.buffer.clear();
+        frame::encode(&self.batch, slot, &mut self.buffer);
+        write_all_at(&mut self.file, self.offset, &self.buffer)
+            .map_err(|source| JournalError::io("write", &self.aside, source))?;
+        self.offset += self.buffer.len() as u64;
+        self.records += u64::from(self.batch.len());
+        self.record_bytes += self.batch.bytes() as u64;
+        self.batch.clear();
+        Ok(())
+    }
+
+    /// Ends the snapshot: synced, read back, renamed, directory synced.
+    ///
+    /// # After a crash
+    /// Before `Ok` the previous snapshot is what counts; a `.tmp` file may be left.
+    pub fn finish(mut self) -> Result<SnapshotDone, JournalError> {
+        if !self.batch.is_empty() {
+            self.write_frame(0)?;
+        }
+        self.write_frame(FLAG_LAST)?;
+        self.file.sync().map_err(|source| JournalError::sync(&self.aside, source))?;
+        let seq = self.header.first_seq;
+        let wanted = SnapshotFile {
+            seq,
+            file: self.aside.clone(),
+            records: self.records,
+            bytes: self.offset,
+            fault: None,
+        };
+        let blank = SnapshotFile { records: 0, bytes: 0, ..wanted.clone() };
+        let found = verify_at(&self.disk, &self.aside, blank, Some(self.header.store))?;
+        if found != wanted {
+            let what = found.fault.unwrap_or_else(|| "it is shorter than it was".to_owned());
+            return Err(JournalError::SnapshotUnreadable { file: self.aside, what });
+        }
+        let rename = self.disk.rename(&self.aside, &self.path);
+        rename.map_err(|source| JournalError::io("rename", &self.aside, source))?;
+        let sync = self.disk.sync_dir(SNAPSHOT_DIR);
+        sync.map_err(|source| JournalError::sync(SNAPSHOT_DIR, source))?;
+        Ok(SnapshotDone { seq, records: self.records, bytes: self.offset, mark: self.mark })
+    }
+}

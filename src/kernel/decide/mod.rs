@@ -1,0 +1,298 @@
+//! What a command would change, as events. Touches nothing.
+
+mod lease;
+mod people;
+
+use super::event::{Actor, Event, Registration, Standing};
+use super::ids::{Fence, Moment, ProcessId, Seq, TaskId, WorkerId};
+use super::rules::Rules;
+use super::state::State;
+use super::status::{Outcome, Reason, Status, Stop};
+use super::task::{Progress, SecretHash, TaskSpec};
+use super::text::Text;
+use super::verdict::Verb;
+use std::fmt;
+
+/// What somebody wants.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// A new task.
+    Submit(TaskSpec),
+    /// Something about a task that exists.
+    Act {
+        /// The task.
+        task: TaskId,
+        /// What is wanted.
+        verb: Verb,
+        /// For reset: a new limit of retries.
+        max_retry: Option<u32>,
+        /// For retry: whether to leave the checkpoint behind.
+        fresh: bool,
+    },
+    /// A worker registers.
+    Register(Registration),
+    /// A worker leaves; it holds nothing more.
+    Leave(WorkerId),
+    /// A worker has free slots: one hashed secret for each lease it would take.
+    Lease {
+        /// The worker.
+        worker: WorkerId,
+        /// Hashes of the secrets for the leases.
+        secrets: Vec<SecretHash>,
+    },
+    /// A worker tells what it holds.
+    Heartbeat {
+        /// The worker.
+        worker: WorkerId,
+        /// Its attempts.
+        holds: Vec<HoldReport>,
+    },
+    /// A handler leaves a checkpoint.
+    Checkpoint {
+        /// The lease.
+        proof: Proof,
+        /// The JSON text.
+        data: Text,
+    },
+    /// An attempt ended.
+    End {
+        /// The lease.
+        proof: Proof,
+        /// How.
+        report: EndReport,
+    },
+    /// A worker was silent for so long that it stands otherwise now.
+    Silent {
+        /// The worker.
+        worker: WorkerId,
+        /// Suspect or offline.
+        standing: Standing,
+    },
+    /// A worker is known to be dead.
+    Died {
+        /// The worker.
+        worker: WorkerId,
+        /// `worker_crash` or `host_rebooted`.
+        reason: Reason,
+    },
+    /// A lease is over, and whatever ran under it is known to be dead.
+    Expire {
+        /// The task.
+        task: TaskId,
+        /// Token of the lease.
+        fence: Fence,
+        /// Whether a handler had ever been started.
+        ran: bool,
+    },
+    /// A task waits for a retry that its limit no longer allows.
+    Bury(TaskId),
+}
+
+/// Names a lease and proves that it is the speaker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Who speaks.
+    pub worker: WorkerId,
+    /// The task.
+    pub task: TaskId,
+    /// Token of the lease.
+    pub fence: Fence,
+    /// Hash of the secret that was shown.
+    pub secret: SecretHash,
+}
+
+/// What a worker tells of one attempt.
+#[derive(Clone, Debug)]
+pub struct HoldReport {
+    /// The lease.
+    pub proof: Proof,
+    /// The handler's process, once it was started.
+    pub process: Option<ProcessId>,
+    /// The handler's progress.
+    pub progress: Option<Progress>,
+}
+
+/// What a worker tells of an attempt's end.
+#[derive(Clone, Debug)]
+pub struct EndReport {
+    /// How it ended: anything but `lost`.
+    pub outcome: Outcome,
+    /// Whether a handler was ever started.
+    pub started: bool,
+    /// Exit status of the handler.
+    pub exit_code: Option<i32>,
+    /// Signal that ended the handler.
+    pub signal: Option<i32>,
+    /// Its result.
+    pub result: Option<Text>,
+    /// Its error.
+    pub error: Option<Text>,
+}
+
+/// What a command would change, and what to answer once that is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The events, in order; all of them go into one frame.
+    pub events: Vec<Event>,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What the speaker learns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing but that it was done.
+    Done,
+    /// The task, and whether it existed under its key.
+    Submitted {
+        /// The task.
+        task: TaskId,
+        /// Whether it was there already.
+        existed: bool,
+    },
+    /// The task (for retry the new one), and whether anything changed.
+    Acted {
+        /// The task.
+        task: TaskId,
+        /// Whether anything changed.
+        changed: bool,
+    },
+    /// The id of the worker.
+    Registered(WorkerId),
+    /// The leases; the n-th carries the n-th of the secrets.
+    Leased(Vec<(TaskId, Fence)>),
+    /// The attempts whose lease is not the speaker's: they must be stopped.
+    Heard(Vec<(TaskId, Fence)>),
+    /// Where the checkpoint is recorded.
+    Checkpointed(Seq),
+    /// The status that the task took.
+    Ended(Status),
+    /// It was refused, and that is on record.
+    Refused(Rejection),
+}
+
+/// Why a command was refused: the speaker was wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// There is no such task.
+    NoSuchTask(TaskId),
+    /// There is no such worker: it must register anew.
+    NoSuchWorker(WorkerId),
+    /// The status of the task does not allow it.
+    WrongStatus {
+        /// The task.
+        task: TaskId,
+        /// Its status.
+        status: Status,
+        /// What was wanted.
+        verb: Verb,
+    },
+    /// The key belongs to a submission with another type or payload.
+    KeyConflict {
+        /// The task under that key.
+        task: TaskId,
+        /// The key.
+        key: Text,
+    },
+    /// The lease is not the speaker's, or is over.
+    Stale {
+        /// The task.
+        task: TaskId,
+        /// The token that was shown.
+        fence: Fence,
+    },
+    /// The lease is not over.
+    StillHeld(TaskId),
+    /// Nothing is to be done about it.
+    Needless,
+    /// There is no room on the disk for new work.
+    NoSpace,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoSuchTask(task) => write!(f, "there is no task {task}"),
+            Self::NoSuchWorker(worker) => write!(f, "there is no worker {worker}"),
+            Self::WrongStatus { task, status, verb } => {
+                write!(f, "cannot {} task {task}: it is {status}", verb.word())
+            }
+            Self::KeyConflict { task, key } => write!(
+                f,
+                "the key `{key}` belongs to task {task}, which has another type or payload"
+            ),
+            Self::Stale { task, fence } => {
+                write!(f, "the lease of task {task} with token {fence} is no longer valid")
+            }
+            Self::StillHeld(task) => write!(f, "the lease of task {task} is not over"),
+            Self::Needless => f.write_str("nothing is to be done"),
+            Self::NoSpace => {
+                f.write_str("no space is left for new work on the data directory's disk")
+            }
+        }
+    }
+}
+
+/// What `command` would change. Touches nothing; `rules` and `now` leave their results in the
+/// events.
+pub fn decide(
+    state: &State,
+    rules: &Rules,
+    command: &Command,
+    now: Moment,
+) -> Result<Decision, Rejection> {
+    let ask = Ask { state, rules, now };
+    match command {
+        Command::Submit(spec) => ask.submit(spec),
+        Command::Act { task, verb, max_retry, fresh } => ask.act(*task, *verb, *max_retry, *fresh),
+        Command::Register(registration) => Ok(ask.register(registration)),
+        Command::Leave(worker) => ask.leave(*worker),
+        Command::Lease { worker, secrets } => ask.lease(*worker, secrets),
+        Command::Heartbeat { worker, holds } => ask.heartbeat(*worker, holds),
+        Command::Checkpoint { proof, data } => Ok(ask.checkpoint(proof, data)),
+        Command::End { proof, report } => Ok(ask.end(proof, report)),
+        Command::Silent { worker, standing } => ask.silent(*worker, *standing),
+        Command::Died { worker, reason } => ask.died(*worker, *reason),
+        Command::Expire { task, fence, ran } => ask.expire(*task, *fence, *ran),
+        Command::Bury(task) => ask.bury(*task),
+    }
+}
+
+/// One question to the rules.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    state: &'a State,
+    rules: &'a Rules,
+    now: Moment,
+}
+
+impl Command {
+    /// Whether it brings new work, and so must be refused when the disk is nearly full.
+    pub const fn is_new_work(&self) -> bool {
+        matches!(self, Self::Submit(_) | Self::Act { verb: Verb::Retry, .. })
+    }
+
+    /// The actor, where the command itself names one.
+    pub fn speaker(&self) -> Option<Actor> {
+        match self {
+            Self::Lease { worker, .. } | Self::Heartbeat { worker, .. } | Self::Leave(worker) => {
+                Some(Actor::Worker(*worker))
+            }
+            Self::Checkpoint { proof, .. } | Self::End { proof, .. } => {
+                Some(Actor::Worker(proof.worker))
+            }
+            Self::Silent { .. } | Self::Died { .. } | Self::Expire { .. } | Self::Bury(_) => {
+                Some(Actor::Daemon)
+            }
+            Self::Submit(_) | Self::Act { .. } | Self::Register(_) => None,
+        }
+    }
+}
+
+/// Which of two stops counts: cancel before pause before reset.
+pub(super) fn stronger(old: Option<Stop>, new: Stop) -> Option<Stop> {
+    match old {
+        Some(old) if old <= new => None,
+        _ => Some(new),
+    }
+}

@@ -1,0 +1,97 @@
+//! Decisions on what people ask: submit, cancel, pause, resume, retry, run-now, reset.
+
+use super::{Answer, Ask, Decision, Rejection, stronger};
+use crate::kernel::event::{Event, Hurried, Moved, StopRequested, Submitted};
+use crate::kernel::ids::{LifeTime, TaskId};
+use crate::kernel::status::Stop;
+use crate::kernel::task::{Task, TaskSpec};
+use crate::kernel::verdict::{Verb, Verdict, verdict};
+
+impl<'a> Ask<'a> {
+    pub(super) fn submit(self, spec: &TaskSpec) -> Result<Decision, Rejection> {
+        if let Some(known) = spec.key.as_ref().and_then(|key| self.state.task_by_key(key)) {
+            return same_submission(known, spec);
+        }
+        Ok(self.new_task(spec.clone()))
+    }
+
+    fn new_task(self, spec: TaskSpec) -> Decision {
+        let task = self.state.next_task();
+        let due = self.due(&spec);
+        let event = Event::Submitted(Submitted { task, spec, due });
+        Decision { events: vec![event], answer: Answer::Submitted { task, existed: false } }
+    }
+
+    /// When the task is due on the life clock; a wall time is placed by today's difference, for
+    /// the order of the queue only.
+    fn due(self, spec: &TaskSpec) -> LifeTime {
+        let ahead = spec.at.map(|at| at.since(self.now.wall)).or(spec.delay);
+        self.now.life.after(ahead.unwrap_or_default())
+    }
+
+    pub(super) fn task(self, id: TaskId) -> Result<&'a Task, Rejection> {
+        self.state.task(id).ok_or(Rejection::NoSuchTask(id))
+    }
+
+    pub(super) fn act(
+        self,
+        id: TaskId,
+        verb: Verb,
+        max_retry: Option<u32>,
+        fresh: bool,
+    ) -> Result<Decision, Rejection> {
+        let task = self.task(id)?;
+        let event = match verdict(task.status, verb) {
+            Verdict::Move(to, reason) => {
+                Some(Event::Moved(Moved { task: id, to, reason, wait: None }))
+            }
+            Verdict::Ask(stop) => ask_stop(task, stop, max_retry),
+            Verdict::Hurry => {
+                let waits = self.now.life < task.due || task.at().is_some();
+                waits.then_some(Event::Hurried(Hurried { task: id }))
+            }
+            Verdict::Anew => return Ok(self.again(task, fresh)),
+            Verdict::Already => None,
+            Verdict::Refuse => {
+                return Err(Rejection::WrongStatus { task: id, status: task.status, verb });
+            }
+        };
+        let changed = event.is_some();
+        let events = event.into_iter().collect();
+        Ok(Decision { events, answer: Answer::Acted { task: id, changed } })
+    }
+
+    /// A new task like `old`, linked to it; never with its key.
+    fn again(self, old: &Task, fresh: bool) -> Decision {
+        let carried = old.checkpoint().filter(|_| !fresh);
+        let decision = self.new_task(TaskSpec {
+            kind: old.kind.clone(),
+            payload: old.payload.clone(),
+            priority: old.priority,
+            max_retry: old.max_retry,
+            timeout: old.timeout,
+            at: None,
+            delay: None,
+            key: None,
+            retry_of: Some(old.id),
+            checkpoint: carried.map(|checkpoint| checkpoint.data.clone()),
+        });
+        let answer = Answer::Acted { task: self.state.next_task(), changed: true };
+        Decision { answer, ..decision }
+    }
+}
+
+fn ask_stop(task: &Task, stop: Stop, max_retry: Option<u32>) -> Option<Event> {
+    let stop = stronger(task.stop(), stop)?;
+    Some(Event::StopRequested(StopRequested { task: task.id, stop, max_retry }))
+}
+
+/// The answer to a submission whose key is known.
+fn same_submission(known: &Task, spec: &TaskSpec) -> Result<Decision, Rejection> {
+    if known.kind == spec.kind && known.payload == spec.payload {
+        let answer = Answer::Submitted { task: known.id, existed: true };
+        return Ok(Decision { events: Vec::new(), answer });
+    }
+    let key = spec.key.clone().unwrap_or_else(|| "".into());
+    Err(Rejection::KeyConflict { task: known.id, key })
+}

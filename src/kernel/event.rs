@@ -1,0 +1,438 @@
+//! What can happen: the closed list of events, and the stamp each record carries.
+//!
+//! A kind number or a map key is never reused, and what is absent means what it meant before the
+//! field existed, so that every journal ever written can be read.
+
+use super::ids::{
+    Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
+};
+use super::status::{Outcome, Reason, Status, Stop};
+use super::task::{Progress, SecretHash, TaskSpec};
+use super::text::Text;
+use minicbor::{Decode, Encode};
+use std::fmt;
+
+/// Who or what caused an event.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Actor {
+    /// The daemon itself.
+    #[n(0)]
+    Daemon,
+    /// A person or program, by user id.
+    #[n(1)]
+    User(#[n(0)] u32),
+    /// A worker.
+    #[n(2)]
+    Worker(#[n(0)] WorkerId),
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Daemon => f.write_str("daemon"),
+            Self::User(uid) => write!(f, "uid {uid}"),
+            Self::Worker(worker) => write!(f, "worker {worker}"),
+        }
+    }
+}
+
+/// When and by whom: stored with every event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Place in the journal.
+    pub seq: Seq,
+    /// The wall clock.
+    pub wall: Timestamp,
+    /// The life clock.
+    pub life: LifeTime,
+    /// The service clock.
+    pub service: ServiceTime,
+    /// Who or what caused it.
+    pub by: Actor,
+}
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A task was submitted: it exists, PENDING.
+    Submitted(Submitted),
+    /// A task was leased to a worker: RUNNING.
+    Leased(Leased),
+    /// A worker told what it holds. Not synced on its own.
+    Heard(Heard),
+    /// A handler left a checkpoint.
+    Checkpointed(Checkpointed),
+    /// An attempt ended, as its executor or the clock tells.
+    Ended(Ended),
+    /// A task changed its status otherwise.
+    Moved(Moved),
+    /// A person asked for a running task to stop.
+    StopRequested(StopRequested),
+    /// A waiting task was made due at once.
+    Hurried(Hurried),
+    /// A worker registered.
+    WorkerJoined(WorkerJoined),
+    /// A worker's standing changed.
+    WorkerMoved(WorkerMoved),
+    /// Somebody spoke for a lease that is not theirs, and was refused.
+    Refused(Refused),
+    /// The engine started.
+    Started(Started),
+}
+
+/// A task was submitted.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Submitted {
+    /// Its id.
+    #[n(0)]
+    pub task: TaskId,
+    /// What is wanted.
+    #[n(1)]
+    pub spec: TaskSpec,
+    /// When it is due, on the life clock.
+    #[n(2)]
+    pub due: LifeTime,
+}
+
+/// A task was leased. Its fencing token is the sequence number of this record.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Leased {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Fencing token: equal to the record's own sequence number.
+    #[n(1)]
+    pub fence: Fence,
+    /// The executor.
+    #[n(2)]
+    pub worker: WorkerId,
+    /// When the lease ends unless renewed.
+    #[n(3)]
+    pub ends: ServiceTime,
+    /// Hash of its secret.
+    #[n(4)]
+    pub secret: SecretHash,
+}
+
+/// A worker told what it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Heard {
+    /// The worker.
+    #[n(0)]
+    pub worker: WorkerId,
+    /// What changed about its attempts.
+    #[n(1)]
+    pub holds: Vec<Held>,
+}
+
+/// What a heartbeat changed about one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Held {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Fencing token.
+    #[n(1)]
+    pub fence: Fence,
+    /// When the lease ends now.
+    #[n(2)]
+    pub ends: ServiceTime,
+    /// The handler's process, when this is the first word of its start.
+    #[n(3)]
+    pub process: Option<ProcessId>,
+    /// New progress.
+    #[n(4)]
+    pub progress: Option<Progress>,
+}
+
+/// A handler left a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Checkpointed {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Fencing token.
+    #[n(1)]
+    pub fence: Fence,
+    /// The JSON text.
+    #[n(2)]
+    pub data: Text,
+}
+
+/// An attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Ended {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Fencing token.
+    #[n(1)]
+    pub fence: Fence,
+    /// How the attempt ended.
+    #[n(2)]
+    pub outcome: Outcome,
+    /// The status the task takes.
+    #[n(3)]
+    pub to: Status,
+    /// Why.
+    #[n(4)]
+    pub reason: Reason,
+    /// The wait until the next run, where there is one.
+    #[n(5)]
+    pub wait: Option<Millis>,
+    /// Exit status of the handler.
+    #[n(6)]
+    pub exit_code: Option<i32>,
+    /// Signal that ended the handler.
+    #[n(7)]
+    pub signal: Option<i32>,
+    /// The handler's result.
+    #[n(8)]
+    pub result: Option<Text>,
+    /// The error.
+    #[n(9)]
+    pub error: Option<Text>,
+}
+
+/// A task changed its status otherwise than by a lease or the end of an attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Moved {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// The status it takes.
+    #[n(1)]
+    pub to: Status,
+    /// Why.
+    #[n(2)]
+    pub reason: Reason,
+    /// The wait until the next run, where there is one.
+    #[n(3)]
+    pub wait: Option<Millis>,
+}
+
+/// A person asked for a running task to stop.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct StopRequested {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// What is wanted of it.
+    #[n(1)]
+    pub stop: Stop,
+    /// A new limit of retries, for a reset.
+    #[n(2)]
+    pub max_retry: Option<u32>,
+}
+
+/// A waiting task was made due at once.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Hurried {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+}
+
+/// A worker registered. Its id is the sequence number of this record.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WorkerJoined {
+    /// Its id.
+    #[n(0)]
+    pub worker: WorkerId,
+    /// What it said of itself.
+    #[n(1)]
+    pub registration: Registration,
+}
+
+/// What a worker says of itself when it registers.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Registration {
+    /// A name for people.
+    #[n(0)]
+    pub name: Text,
+    /// The process.
+    #[n(1)]
+    pub process: ProcessId,
+    /// Host name.
+    #[n(2)]
+    pub host: Text,
+    /// Version of the program.
+    #[n(3)]
+    pub version: Text,
+    /// Name of its lock file below `run/`.
+    #[n(4)]
+    pub lock: Text,
+    /// Task types it can run.
+    #[n(5)]
+    pub kinds: Vec<Text>,
+    /// Attempts it can run at once.
+    #[n(6)]
+    pub slots: u32,
+}
+
+/// A worker's standing changed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WorkerMoved {
+    /// The worker.
+    #[n(0)]
+    pub worker: WorkerId,
+    /// Its standing now.
+    #[n(1)]
+    pub to: Standing,
+    /// Why, where it is gone.
+    #[n(2)]
+    pub reason: Option<Reason>,
+}
+
+/// How a worker stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Standing {
+    /// It was heard of lately.
+    #[n(0)]
+    Alive,
+    /// It was silent for a while; nothing is taken from it.
+    #[n(1)]
+    Suspect,
+    /// It was silent for too long; its tasks are LOST.
+    #[n(2)]
+    Offline,
+    /// It left, or is known to be dead; its entry is removed.
+    #[n(3)]
+    Gone,
+}
+
+impl Standing {
+    /// The word that people and programs see.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Suspect => "suspect",
+            Self::Offline => "offline",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+/// Somebody spoke for a lease that is not theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Refused {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// The token that was shown.
+    #[n(1)]
+    pub fence: Fence,
+    /// What was refused.
+    #[n(2)]
+    pub act: Act,
+}
+
+impl Refused {
+    /// The refusal in words, as it stands in the task's history.
+    pub fn note(&self) -> String {
+        let Self { task: _, fence, act } = self;
+        format!("refused a {} with token {fence}, which is no longer valid", act.word())
+    }
+}
+
+/// What an executor may do with its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Act {
+    /// Renew it.
+    #[n(0)]
+    Heartbeat,
+    /// Leave a checkpoint.
+    #[n(1)]
+    Checkpoint,
+    /// End the attempt.
+    #[n(2)]
+    Finish,
+}
+
+impl Act {
+    /// The act in a word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Heartbeat => "heartbeat",
+            Self::Checkpoint => "checkpoint",
+            Self::Finish => "result",
+        }
+    }
+}
+
+/// The engine started; the first record of each run.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Started {
+    /// Its version.
+    #[n(0)]
+    pub version: Text,
+    /// Boot id of the kernel it runs under.
+    #[n(1)]
+    pub boot_id: Text,
+    /// Milliseconds of `CLOCK_BOOTTIME` at this record's reading of the life clock.
+    #[n(2)]
+    pub boot_clock: Millis,
+    /// The smallest id that the next task may have; raised after a start that may have lost ids
+    /// already handed out.
+    #[n(3)]
+    pub next_task: TaskId,
+}
+
+impl Event {
+    /// The task that the event is about.
+    pub fn task(&self) -> Option<TaskId> {
+        match self {
+            Self::Submitted(event) => Some(event.task),
+            Self::Leased(event) => Some(event.task),
+            Self::Checkpointed(event) => Some(event.task),
+            Self::Ended(event) => Some(event.task),
+            Self::Moved(event) => Some(event.task),
+            Self::StopRequested(event) => Some(event.task),
+            Self::Hurried(event) => Some(event.task),
+            Self::Refused(event) => Some(event.task),
+            Self::Heard(_) | Self::WorkerJoined(_) | Self::WorkerMoved(_) | Self::Started(_) => {
+                None
+            }
+        }
+    }
+
+    /// Whether an answer that rests on it must wait until it is on disk. Losing the others only
+    /// shortens a lease, and a restart adds a grace.
+    pub const fn is_durable(&self) -> bool {
+        !matches!(self, Self::Heard(_))
+    }
+
+    /// The event's name in dumps and streams.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Submitted(_) => "submitted",
+            Self::Leased(_) => "leased",
+            Self::Heard(_) => "heard",
+            Self::Checkpointed(_) => "checkpointed",
+            Self::Ended(_) => "ended",
+            Self::Moved(_) => "moved",
+            Self::StopRequested(_) => "stop_requested",
+            Self::Hurried(_) => "hurried",
+            Self::WorkerJoined(_) => "worker_joined",
+            Self::WorkerMoved(_) => "worker_moved",
+            Self::Refused(_) => "refused",
+            Self::Started(_) => "started",
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What makes finding cheap: sets derived from the tasks, never stored.
+//!
+//! Each task's entries follow from the task alone, so a change is: take its entries out, change
+//! it, put its entries in. No hot path walks all tasks; each looks at the front of one set.
+
+use super::ids::{LifeTime, ServiceTime, TaskId, Timestamp, WorkerId};
+use super::status::Status;
+use super::task::Task;
+use super::text::Text;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Place in the queue: priority, then when it was due, then id.
+pub type Rank = (i32, LifeTime, TaskId);
+
+/// The derived sets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Index {
+    /// Waiting tasks that are due, by type.
+    pub ready: BTreeMap<Text, BTreeSet<Rank>>,
+    /// The same, whatever their type, by when they were due.
+    pub overdue: BTreeSet<(LifeTime, TaskId)>,
+    /// Waiting tasks that are due later, on the life clock.
+    pub sleeping: BTreeSet<(LifeTime, TaskId)>,
+    /// Waiting tasks that are due at a wall time.
+    pub dated: BTreeSet<(Timestamp, TaskId)>,
+    /// All tasks, by status.
+    pub by_status: BTreeMap<Status, BTreeSet<TaskId>>,
+    /// Leased tasks by the end of their lease.
+    pub lease_ends: BTreeSet<(ServiceTime, TaskId)>,
+    /// Leased tasks by worker.
+    pub held: BTreeMap<WorkerId, BTreeSet<TaskId>>,
+    /// Tasks by idempotency key.
+    pub keys: BTreeMap<Text, TaskId>,
+}
+
+/// The clocks as far as the state has seen them; they decide whether a waiting task is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// The wall clock.
+    pub(super) wall: Timestamp,
+    /// The life clock.
+    pub(super) life: LifeTime,
+}
+
+fn rank(task: &Task) -> Rank {
+    (task.priority, task.due, task.id)
+}
+
+impl Index {
+    /// Puts the entries of `task` in.
+    pub(super) fn insert(&mut self, task: &Task, seen: Seen) {
+        self.by_status.entry(task.status).or_default().insert(task.id);
+        if let Some(key) = task.key() {
+            self.keys.insert(key.clone(), task.id);
+        }
+        if let Some(lease) = task.lease() {
+            self.lease_ends.insert((lease.ends, task.id));
+            self.held.entry(lease.worker).or_default().insert(task.id);
+        }
+        if task.status.is_waiting() {
+            self.insert_waiting(task, seen);
+        }
+    }
+
+    fn insert_waiting(&mut self, task: &Task, seen: Seen) {
+        match task.at() {
+            Some(at) if seen.wall < at => {
+                self.dated.insert((at, task.id));
+            }
+            None if seen.life < task.due => {
+                self.sleeping.insert((task.due, task.id));
+            }
+            _ => self.insert_ready(task),
+        }
+    }
+
+    fn insert_ready(&mut self, task: &Task) {
+        self.overdue.insert((task.due, task.id));
+        if let Some(ranks) = self.ready.get_mut(&*task.kind) {
+            ranks.insert(rank(task));
+        } else {
+            self.ready.insert(task.kind.clone(), BTreeSet::from([rank(task)]));
+        }
+    }
+
+    /// Takes the entries of `task` out. Its key stays: it names the task for as long as the task
+    /// is kept.
+    pub(super) fn remove(&mut self, task: &Task) {
+        if let Some(ids) = self.by_status.get_mut(&task.status) {
+            ids.remove(&task.id);
+        }
+        if let Some(lease) = task.lease() {
+            self.lease_ends.remove(&(lease.ends, task.id));
+            let held = self.held.get_mut(&lease.worker);
+            if held.is_some_and(|held| held.remove(&task.id) && held.is_empty()) {
+                self.held.remove(&lease.worker);
+            }
+        }
+        if task.status.is_waiting() && !self.remove_ready(task) {
+            self.sleeping.remove(&(task.due, task.id));
+            if let Some(at) = task.at() {
+                self.dated.remove(&(at, task.id));
+            }
+        }
+    }
+
+    fn remove_ready(&mut self, task: &Task) -> bool {
+        // An emptied set of a type is kept: types are few, and come back.
+        let removed =
+            self.ready.get_mut(&*task.kind).is_some_and(|ranks| ranks.remove(&rank(task)));
+        removed && self.overdue.remove(&(task.due, task.id))
+    }
+
+    /// The next sleeping task that is due by `seen`.
+    pub(super) fn ripe(&self, seen: Seen) -> Option<TaskId> {
+        let slept = self.sleeping.first().filter(|(due, _)| *due <= seen.life);
+        let dated = self.dated.first().filter(|(at, _)| *at <= seen.wall);
+        slept.map(|(_, id)| *id).or_else(|| dated.map(|(_, id)| *id))
+    }
+
+    /// The text under which the type is already known, so that all its tasks share it.
+    pub(super) fn shared_kind(&self, kind: &Text) -> Text {
+        self.ready.get_key_value(&**kind).map_or(kind, |(known, _)| known).clone()
+    }
+
+    /// How many tasks have that status.
+    pub fn count(&self, status: Status) -> usize {
+        self.by_status.get(&status).map_or(0, BTreeSet::len)
+    }
+}

@@ -1,0 +1,283 @@
+//! Everything that is known: the fold of all events so far.
+
+use super::event::{Registration, Stamp, Standing, Started};
+use super::ids::{Fence, LifeTime, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
+use super::index::{Index, Rank, Seen};
+use super::status::Status;
+use super::table::Table;
+use super::task::Task;
+use super::text::Text;
+use minicbor::{Decode, Encode};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A worker that is registered.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Worker {
+    /// Its id.
+    #[n(0)]
+    pub id: WorkerId,
+    /// What it said of itself.
+    #[n(1)]
+    pub registration: Registration,
+    /// How it stands.
+    #[n(2)]
+    pub standing: Standing,
+    /// When it registered.
+    #[n(3)]
+    pub since: Timestamp,
+}
+
+/// What the state knows besides tasks and workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Head {
+    /// The last event's sequence number.
+    #[n(0)]
+    pub seq: Seq,
+    /// The last event's wall clock.
+    #[n(1)]
+    pub wall: Timestamp,
+    /// The last event's life clock.
+    #[n(2)]
+    pub life: LifeTime,
+    /// The last event's service clock.
+    #[n(3)]
+    pub service: ServiceTime,
+    /// The id that the next task gets.
+    #[n(4)]
+    pub next_task: TaskId,
+    /// The last start of the engine.
+    #[n(5)]
+    pub started: Option<Started>,
+    /// The life clock at that start.
+    #[n(6)]
+    pub started_life: LifeTime,
+}
+
+/// The state. `apply` is the only writer of its facts; the index follows from them.
+#[derive(Clone, Debug, Default)]
+pub struct State {
+    pub(super) tasks: Table,
+    pub(super) workers: BTreeMap<WorkerId, Worker>,
+    pub(super) head: Head,
+    pub(super) index: Index,
+    /// The latest readings of the clocks; never behind those of the head.
+    pub(super) seen: Seen,
+    /// The sequence number that the next event gets.
+    pub(super) next_seq: Seq,
+}
+
+/// A consistent image of the state at one sequence number, cheap to take: it shares the tasks.
+#[derive(Clone, Debug)]
+pub struct Image {
+    /// What is known besides.
+    pub head: Head,
+    /// The tasks.
+    pub tasks: Table,
+    /// The workers.
+    pub workers: BTreeMap<WorkerId, Worker>,
+}
+
+impl State {
+    /// The task with that id.
+    pub fn task(&self, id: TaskId) -> Option<&Task> {
+        self.tasks.get(id)
+    }
+
+    /// All tasks, oldest first. For tools and tests: its cost is that of all tasks.
+    pub fn tasks(&self) -> impl DoubleEndedIterator<Item = &Task> {
+        self.tasks.iter()
+    }
+
+    /// How many tasks there are.
+    pub const fn task_count(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The worker with that id.
+    pub fn worker(&self, id: WorkerId) -> Option<&Worker> {
+        self.workers.get(&id)
+    }
+
+    /// All workers that are registered.
+    pub fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.values()
+    }
+
+    /// What is known besides tasks and workers.
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// The derived sets.
+    pub const fn index(&self) -> &Index {
+        &self.index
+    }
+
+    /// The sequence number that the next event gets.
+    pub const fn next_seq(&self) -> Seq {
+        self.next_seq
+    }
+
+    /// Lets the next event have `seq`, after the journal skipped ahead.
+    pub fn skip_to(&mut self, seq: Seq) {
+        self.next_seq = self.next_seq.max(seq);
+    }
+
+    /// The id that the next task gets.
+    pub const fn next_task(&self) -> TaskId {
+        self.head.next_task
+    }
+
+    /// The task that was submitted under this idempotency key.
+    pub fn task_by_key(&self, key: &str) -> Option<&Task> {
+        self.tasks.get(*self.index.keys.get(key)?)
+    }
+
+    /// The tasks that a worker holds, RUNNING or LOST.
+    pub fn held(&self, worker: WorkerId) -> impl Iterator<Item = &Task> {
+        self.index.held.get(&worker).into_iter().flatten().filter_map(|id| self.tasks.get(*id))
+    }
+
+    /// How many tasks a worker holds.
+    pub fn held_count(&self, worker: WorkerId) -> usize {
+        self.index.held.get(&worker).map_or(0, BTreeSet::len)
+    }
+
+    /// The tasks with that status, oldest first.
+    pub fn with_status(&self, status: Status) -> impl DoubleEndedIterator<Item = &Task> {
+        let ids = self.index.by_status.get(&status).into_iter().flatten();
+        ids.filter_map(|id| self.tasks.get(*id))
+    }
+
+    /// The due tasks of one type, in the order of their dispatch.
+    pub fn ready(&self, kind: &str) -> impl Iterator<Item = Rank> {
+        self.index.ready.get(kind).into_iter().flatten().copied()
+    }
+
+    /// Whether any task is due.
+    pub fn has_ready(&self) -> bool {
+        !self.index.overdue.is_empty()
+    }
+
+    /// Moves at most `max` tasks whose time has come into the ready sets; whether more remain.
+    ///
+    /// Changes no fact: where a waiting task is indexed is a reading of the clock, nothing more.
+    pub fn ripen(&mut self, now: Moment, max: usize) -> bool {
+        self.seen.life = self.seen.life.max(now.life);
+        self.seen.wall = now.wall;
+        for _ in 0..max {
+            let Some(id) = self.index.ripe(self.seen) else { return false };
+            let Some(task) = self.tasks.get(id) else { return false };
+            self.index.remove(task);
+            self.index.insert(task, self.seen);
+        }
+        self.index.ripe(self.seen).is_some()
+    }
+
+    /// The leases by the end of their time: when, which task, which token.
+    pub fn lease_ends(&self) -> impl Iterator<Item = (ServiceTime, TaskId, Fence)> {
+        let ends = self.index.lease_ends.iter();
+        ends.filter_map(|(ends, id)| Some((*ends, *id, self.tasks.get(*id)?.lease()?.fence)))
+    }
+
+    /// The leases that are over by `now`, earliest end first.
+    pub fn ended_leases(&self, now: ServiceTime) -> impl Iterator<Item = (TaskId, Fence)> {
+        let over = self.lease_ends().take_while(move |(ends, _, _)| *ends <= now);
+        over.map(|(_, task, fence)| (task, fence))
+    }
+
+    /// When the next sleeping task is due: on the life clock, and on the wall clock.
+    pub fn next_due(&self) -> (Option<LifeTime>, Option<Timestamp>) {
+        let slept = self.index.sleeping.first().map(|(due, _)| *due);
+        (slept, self.index.dated.first().map(|(at, _)| *at))
+    }
+
+    /// A consistent image of the state as it is, for a snapshot.
+    pub fn image(&self) -> Image {
+        Image { head: self.head.clone(), tasks: self.tasks.clone(), workers: self.workers.clone() }
+    }
+
+    /// The state that an image shows.
+    pub fn restore(image: Image) -> Self {
+        let Image { head, tasks, workers } = image;
+        let seen = Seen { wall: head.wall, life: head.life };
+        let mut index = Index::default();
+        for task in tasks.iter() {
+            index.insert(task, seen);
+        }
+        let next_seq = Seq(head.seq.0.saturating_add(1));
+        Self { tasks, workers, head, index, seen, next_seq }
+    }
+
+    /// Notes an event's place and time.
+    pub(super) fn note(&mut self, stamp: &Stamp) {
+        self.head.seq = stamp.seq;
+        self.head.wall = stamp.wall;
+        self.head.life = self.head.life.max(stamp.life);
+        self.head.service = self.head.service.max(stamp.service);
+        self.next_seq = Seq(stamp.seq.0.saturating_add(1));
+        self.seen.wall = stamp.wall;
+        self.seen.life = self.seen.life.max(stamp.life);
+    }
+
+    /// The text under which `kind` is shared.
+    pub(super) fn shared_kind(&self, kind: &Text) -> Text {
+        self.index.shared_kind(kind)
+    }
+
+    /// Recomputes every derived set and compares: the first difference, in words.
+    ///
+    /// Costs as much as all tasks; for tests, the simulator, and the end of a recovery there.
+    pub fn check(&self) -> Result<(), String> {
+        let fresh = Self::restore(self.image()).index;
+        for task in self.tasks.iter() {
+            check_task(task)?;
+        }
+        let same = |name: &str, equal: bool| {
+            if equal {
+                Ok(())
+            } else {
+                Err(format!("the derived set `{name}` is not what the tasks say"))
+            }
+        };
+        let filled =
+            |map: &BTreeMap<Status, BTreeSet<TaskId>>| -> BTreeMap<Status, BTreeSet<TaskId>> {
+                map.iter()
+                    .filter(|(_, ids)| !ids.is_empty())
+                    .map(|(s, ids)| (*s, ids.clone()))
+                    .collect()
+            };
+        same("by_status", filled(&self.index.by_status) == filled(&fresh.by_status))?;
+        same("lease_ends", self.index.lease_ends == fresh.lease_ends)?;
+        same("held", self.index.held == fresh.held)?;
+        same("keys", self.index.keys == fresh.keys)?;
+        same("waiting", waiting(&self.index) == waiting(&fresh))?;
+        let ready: usize = self.index.ready.values().map(BTreeSet::len).sum();
+        same("overdue", ready == self.index.overdue.len())
+    }
+}
+
+/// All waiting tasks, due or not: which of the sets holds one depends on the clock last seen.
+fn waiting(index: &Index) -> BTreeSet<TaskId> {
+    let ready = index.ready.values().flatten().map(|(_, _, id)| *id);
+    let asleep = index.sleeping.iter().map(|(_, id)| *id);
+    let dated = index.dated.iter().map(|(_, id)| *id);
+    ready.chain(asleep).chain(dated).collect()
+}
+
+/// The invariants of one task.
+fn check_task(task: &Task) -> Result<(), String> {
+    let id = task.id;
+    if task.status.is_leased() != task.lease().is_some() {
+        return Err(format!("task {id} is {} and its lease does not fit that", task.status));
+    }
+    if task.stop().is_some() && !task.status.is_leased() {
+        return Err(format!("task {id} is {} and still has a stop to obey", task.status));
+    }
+    if task.max_retry < task.retry_count && task.status == Status::Retrying {
+        return Err(format!("task {id} is RETRYING after its retries are used up"));
+    }
+    Ok(())
+}

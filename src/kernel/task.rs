@@ -1,0 +1,413 @@
+//! What is known of one task.
+
+use super::event::Actor;
+use super::ids::{
+    Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
+};
+use super::status::{Outcome, Reason, Status, Stop};
+use super::text::Text;
+use crate::limits::{ATTEMPTS_KEPT, TRANSITIONS_KEPT};
+use minicbor::{Decode, Encode};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+/// What somebody wants done. It travels whole from the command line to the disk and back.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TaskSpec {
+    /// The task type.
+    #[n(0)]
+    pub kind: Text,
+    /// The payload, as the JSON text it came in.
+    #[n(1)]
+    pub payload: Text,
+    /// Smaller runs first.
+    #[n(2)]
+    pub priority: i32,
+    /// Failed attempts it may be retried after.
+    #[n(3)]
+    pub max_retry: u32,
+    /// Longest run of one attempt.
+    #[n(4)]
+    pub timeout: Option<Millis>,
+    /// Not before this wall time.
+    #[n(5)]
+    pub at: Option<Timestamp>,
+    /// Not before this much time after the submission.
+    #[n(6)]
+    pub delay: Option<Millis>,
+    /// Idempotency key.
+    #[n(7)]
+    pub key: Option<Text>,
+    /// The task that this one runs again.
+    #[n(8)]
+    pub retry_of: Option<TaskId>,
+    /// The checkpoint it starts from.
+    #[n(9)]
+    pub checkpoint: Option<Text>,
+}
+
+impl TaskSpec {
+    /// A task of type `kind` with the defaults: priority 100, five retries, due at once.
+    pub fn new(kind: impl Into<Text>, payload: impl Into<Text>) -> Self {
+        Self {
+            kind: kind.into(),
+            payload: payload.into(),
+            priority: 100,
+            max_retry: 5,
+            timeout: None,
+            at: None,
+            delay: None,
+            key: None,
+            retry_of: None,
+            checkpoint: None,
+        }
+    }
+}
+
+/// How far a handler says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(map)]
+pub struct Progress {
+    /// Units done.
+    #[n(0)]
+    pub done: u64,
+    /// Units in all, where known.
+    #[n(1)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// A word about it.
+    #[n(2)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Hash of a lease's secret; the secret itself is known to the worker alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct SecretHash(
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub [u8; 16],
+);
+
+/// One task.
+///
+/// Slim while it waits (about 120 bytes and its payload): what only a task has that once ran, or
+/// was touched by a person, is behind `life`.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Task {
+    /// The id.
+    #[n(0)]
+    pub id: TaskId,
+    /// The type.
+    #[n(1)]
+    pub kind: Text,
+    /// The payload.
+    #[n(2)]
+    pub payload: Text,
+    /// The status.
+    #[n(3)]
+    pub status: Status,
+    /// Smaller runs first.
+    #[n(4)]
+    pub priority: i32,
+    /// When it is, or was, due on the life clock. Orders the queue.
+    #[n(5)]
+    pub due: LifeTime,
+    /// Failed attempts that were followed by a retry.
+    #[n(6)]
+    pub retry_count: u32,
+    /// Failed attempts it may be retried after.
+    #[n(7)]
+    pub max_retry: u32,
+    /// Times its executor was lost.
+    #[n(8)]
+    pub lost_count: u32,
+    /// Longest run of one attempt.
+    #[n(9)]
+    pub timeout: Option<Millis>,
+    /// When it was submitted.
+    #[n(10)]
+    pub created: Timestamp,
+    /// When its record last changed.
+    #[n(11)]
+    pub updated: Timestamp,
+    /// Sequence number of its submission.
+    #[n(12)]
+    pub born: Seq,
+    /// What few tasks have.
+    #[n(13)]
+    pub extra: Option<Box<Extra>>,
+    /// What happened to it since.
+    #[n(14)]
+    pub life: Option<Box<Life>>,
+}
+
+/// What few tasks have from the start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Extra {
+    /// Idempotency key.
+    #[n(0)]
+    pub key: Option<Text>,
+    /// The task that this one runs again.
+    #[n(1)]
+    pub retry_of: Option<TaskId>,
+    /// Not before this wall time; cleared when it was run once.
+    #[n(2)]
+    pub at: Option<Timestamp>,
+    /// Who submitted it, unless it was the daemon's own user.
+    #[n(3)]
+    pub by: Option<Actor>,
+}
+
+/// What happened to a task after it was submitted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Life {
+    /// Its transitions after the first, and what else is worth a line.
+    #[n(0)]
+    pub transitions: Transitions,
+    /// Its latest attempts, oldest first.
+    #[n(1)]
+    pub attempts: VecDeque<Attempt>,
+    /// Attempts in all.
+    #[n(2)]
+    pub attempt_count: u32,
+    /// The last checkpoint.
+    #[n(3)]
+    pub checkpoint: Option<Checkpoint>,
+    /// What its handler left as result.
+    #[n(4)]
+    pub result: Option<Text>,
+    /// The last error.
+    #[n(5)]
+    pub error: Option<Text>,
+    /// What a person asked of it while it runs.
+    #[n(6)]
+    pub stop: Option<Stop>,
+    /// The lease, while it is RUNNING or LOST.
+    #[n(7)]
+    pub lease: Option<Lease>,
+    /// The last progress of the current attempt.
+    #[n(8)]
+    pub progress: Option<Progress>,
+}
+
+/// A handler's own account of how far it came; the next attempt receives it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Checkpoint {
+    /// The JSON text.
+    #[n(0)]
+    pub data: Text,
+    /// When it was recorded.
+    #[n(1)]
+    pub at: Timestamp,
+    /// Sequence number of its record.
+    #[n(2)]
+    pub seq: Seq,
+}
+
+/// The right to run a task, given to one executor for a time.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Lease {
+    /// Fencing token.
+    #[n(0)]
+    pub fence: Fence,
+    /// The executor.
+    #[n(1)]
+    pub worker: WorkerId,
+    /// When it ends unless renewed, on the service clock. Zero when it was revoked.
+    #[n(2)]
+    pub ends: ServiceTime,
+    /// Hash of its secret.
+    #[n(3)]
+    pub secret: SecretHash,
+    /// The handler's process, once its start was reported.
+    #[n(4)]
+    pub process: Option<ProcessId>,
+}
+
+/// One execution.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Attempt {
+    /// Number, from 1.
+    #[n(0)]
+    pub number: u32,
+    /// Fencing token.
+    #[n(1)]
+    pub fence: Fence,
+    /// The executor.
+    #[n(2)]
+    pub worker: WorkerId,
+    /// The executor's name, for people.
+    #[n(3)]
+    pub worker_name: Text,
+    /// When it was leased.
+    #[n(4)]
+    pub leased: Timestamp,
+    /// How long the task had been due by then.
+    #[n(5)]
+    pub waited: Millis,
+    /// When its process started, as far as was reported.
+    #[n(6)]
+    pub started: Option<Timestamp>,
+    /// How it ended.
+    #[n(7)]
+    pub end: Option<AttemptEnd>,
+    /// Hash of its lease's secret, so that a repeated finish is known for what it is.
+    #[n(8)]
+    pub secret: SecretHash,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AttemptEnd {
+    /// The outcome.
+    #[n(0)]
+    pub outcome: Outcome,
+    /// When.
+    #[n(1)]
+    pub at: Timestamp,
+    /// The status that the task took.
+    #[n(2)]
+    pub status: Status,
+    /// Exit status of the handler.
+    #[n(3)]
+    pub exit_code: Option<i32>,
+    /// Signal that ended the handler.
+    #[n(4)]
+    pub signal: Option<i32>,
+    /// The error.
+    #[n(5)]
+    pub error: Option<Text>,
+}
+
+/// One line of a task's life.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Transition {
+    /// Sequence number of its record.
+    #[n(0)]
+    pub seq: Seq,
+    /// When.
+    #[n(1)]
+    pub at: Timestamp,
+    /// The status before.
+    #[n(2)]
+    pub from: Status,
+    /// The status after; the same where only something about the task changed.
+    #[n(3)]
+    pub to: Status,
+    /// Why; absent where the status stayed.
+    #[n(4)]
+    pub reason: Option<Reason>,
+    /// Who or what caused it.
+    #[n(5)]
+    pub by: Actor,
+    /// The wait until the next run, where one was set.
+    #[n(6)]
+    pub wait: Option<Millis>,
+    /// More, in words.
+    #[n(7)]
+    pub note: Option<Text>,
+}
+
+/// The first and the last transitions of a task; those between are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Transitions {
+    /// The first ones.
+    #[n(0)]
+    pub first: Vec<Transition>,
+    /// The last ones.
+    #[n(1)]
+    pub last: VecDeque<Transition>,
+    /// How many were dropped between them.
+    #[n(2)]
+    pub dropped: u64,
+}
+
+impl Transitions {
+    /// Adds one; the oldest of the last ones makes room.
+    pub fn push(&mut self, transition: Transition) {
+        if self.first.len() < TRANSITIONS_KEPT {
+            self.first.push(transition);
+            return;
+        }
+        if self.last.len() == TRANSITIONS_KEPT {
+            self.last.pop_front();
+            self.dropped = self.dropped.saturating_add(1);
+        }
+        self.last.push_back(transition);
+    }
+
+    /// All that are kept, oldest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Transition> {
+        self.first.iter().chain(&self.last)
+    }
+}
+
+impl Life {
+    /// Adds an attempt; the oldest kept one makes room.
+    pub fn push_attempt(&mut self, attempt: Attempt) {
+        if self.attempts.len() == ATTEMPTS_KEPT {
+            self.attempts.pop_front();
+        }
+        self.attempt_count = attempt.number;
+        self.attempts.push_back(attempt);
+    }
+}
+
+impl Task {
+    /// The lease, while the task is RUNNING or LOST.
+    pub fn lease(&self) -> Option<&Lease> {
+        self.life.as_ref()?.lease.as_ref()
+    }
+
+    /// What a person asked of it while it runs.
+    pub fn stop(&self) -> Option<Stop> {
+        self.life.as_ref()?.stop
+    }
+
+    /// The last checkpoint.
+    pub fn checkpoint(&self) -> Option<&Checkpoint> {
+        self.life.as_ref()?.checkpoint.as_ref()
+    }
+
+    /// Attempts so far.
+    pub fn attempt_count(&self) -> u32 {
+        self.life.as_ref().map_or(0, |life| life.attempt_count)
+    }
+
+    /// The kept attempt that has this fence.
+    pub fn attempt(&self, fence: Fence) -> Option<&Attempt> {
+        self.life.as_ref()?.attempts.iter().rev().find(|attempt| attempt.fence == fence)
+    }
+
+    /// Idempotency key.
+    pub fn key(&self) -> Option<&Text> {
+        self.extra.as_ref()?.key.as_ref()
+    }
+
+    /// Not before this wall time.
+    pub fn at(&self) -> Option<Timestamp> {
+        self.extra.as_ref()?.at
+    }
+
+    /// The task that this one runs again.
+    pub fn retry_of(&self) -> Option<TaskId> {
+        self.extra.as_ref()?.retry_of
+    }
+
+    /// Who submitted it.
+    pub fn submitter(&self) -> Actor {
+        self.extra.as_ref().and_then(|extra| extra.by.clone()).unwrap_or(Actor::Daemon)
+    }
+}

@@ -1,0 +1,67 @@
+//! Claims and tombstones in `run/` that nobody can use any more.
+//!
+//! A tombstone keeps a worker that was stopped between its lease and its start from starting
+//! late, so it must stay for as long as that worker may live. A worker only ever holds tokens
+//! larger than its own id, both being sequence numbers: what is smaller than the id of every
+//! registered worker, and names no current lease, is litter.
+
+use crate::kernel::State;
+use crate::kernel::ids::Fence;
+use crate::kernel::status::Status;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+/// Which claims are litter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Litter {
+    /// Those below this token,
+    below: u64,
+    /// except these.
+    except: BTreeSet<Fence>,
+}
+
+impl Litter {
+    /// What is litter as the state stands.
+    pub(crate) fn of(state: &State) -> Self {
+        let oldest = state.workers().map(|worker| worker.id.0).min();
+        let leased = [Status::Running, Status::Lost].into_iter();
+        let leased = leased.flat_map(|status| state.with_status(status));
+        let except = leased.filter_map(|task| Some(task.lease()?.fence)).collect();
+        Self { below: oldest.unwrap_or(state.next_seq().0), except }
+    }
+
+    fn is_litter(&self, name: &str) -> Option<Fence> {
+        let digits = name.strip_suffix(".tmp").or(name.strip_suffix(".new")).unwrap_or(name);
+        let fence = Fence(digits.parse().ok()?);
+        (fence.0 < self.below && !self.except.contains(&fence)).then_some(fence)
+    }
+
+    /// Removes it.
+    pub(crate) fn remove(&self, run_dir: &Path) -> io::Result<()> {
+        for entry in std::fs::read_dir(run_dir)? {
+            let name = entry?.file_name();
+            if let Some(fence) = name.to_str().and_then(|name| self.is_litter(name)) {
+                crate::process::remove(run_dir, fence)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_no_living_worker_can_hold_is_litter() {
+        let litter = Litter { below: 100, except: BTreeSet::from([Fence(7)]) };
+        let of = |name| litter.is_litter(name);
+        assert_eq!(of("99"), Some(Fence(99)));
+        assert_eq!(of("42.tmp"), Some(Fence(42)));
+        assert_eq!(of("42.new"), Some(Fence(42)));
+        for kept in ["100", "7", "7.tmp", "worker-01.lock", "x", "", "-5"] {
+            assert_eq!(of(kept), None, "{kept}");
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The engine's thread: takes what everybody wants, lets the engine decide it turn by turn, and
+//! hands out what came of it.
+//!
+//! Nothing leaves this thread before the turn it rests on is durable: answers, reads, watches and
+//! events alike. A storage error ends the thread, and with it the process; whoever still waits
+//! learns from the broken connection that the outcome is unknown.
+
+use super::claims;
+use super::feed::Feeds;
+use super::hand::{Delivery, Message, Outbox, Reply};
+use super::pulse::Pulse;
+use super::watches::Watches;
+use crate::clock::{Clock, Until};
+use crate::engine::{Engine, Input, Output, Recorded, Ticket};
+use crate::journal::{JournalError, RealDisk};
+use crate::kernel::event::{Event, Standing};
+use crate::kernel::ids::{Fence, Millis, Moment, TaskId};
+use crate::limits::INPUTS_PER_TURN_MAX;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::time::Duration;
+
+/// The engine on the real disk.
+pub(crate) type Core = Engine<RealDisk>;
+
+/// How long to wait before a sweep is tried again that could not kill everything.
+const SWEEP_AGAIN: Millis = Millis::secs(5);
+
+/// What is known after a turn, all of it durable.
+pub(crate) struct Facts<'a> {
+    /// State, journal and rules.
+    pub(crate) engine: &'a Core,
+    /// The moment of the turn.
+    pub(crate) now: Moment,
+}
+
+/// A job for the thread that sweeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum SweepJob {
+    /// Kill whatever runs under a lease.
+    Sweep(TaskId, Fence),
+    /// Remove claims that nobody can use any more.
+    Collect(claims::Litter),
+}
+
+/// A job for the thread that writes snapshots.
+pub(crate) type SnapshotJob =
+    (Box<crate::kernel::Image>, Box<crate::journal::SnapshotWriter<RealDisk>>);
+
+/// The queues to the threads that help.
+pub(crate) struct Helpers {
+    pub(crate) sweeper: SyncSender<SweepJob>,
+    pub(crate) snapshots: SyncSender<SnapshotJob>,
+}
+
+/// Everything the engine's thread owns.
+pub(crate) struct Host {
+    pub(crate) engine: Core,
+    pub(crate) clock: Clock,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) helpers: Helpers,
+    state: Waiting,
+}
+
+/// Who waits for what.
+#[derive(Default)]
+struct Waiting {
+    inputs: Vec<Input>,
+    replies: BTreeMap<Ticket, Reply>,
+    reads: Vec<super::hand::Read>,
+    watches: Watches,
+    feeds: Feeds,
+    deliveries: Vec<Delivery>,
+    /// Sweeps under way.
+    sweeping: usize,
+    /// Sweeps to be tried again, and when on the monotonic clock.
+    again: Vec<(Millis, TaskId, Fence)>,
+    stop: bool,
+}
+
+impl Host {
+    pub(crate) fn new(
+        (engine, clock): (Core, Clock),
+        inbox: Receiver<Message>,
+        outbox: Arc<Outbox>,
+        pulse: Arc<Pulse>,
+        helpers: Helpers,
+    ) -> Self {
+        Self { engine, clock, inbox, outbox, pulse, helpers, state: Waiting::default() }
+    }
+
+    /// Works until it is told to stop, then closes the journal. `outputs` are those of the start.
+    pub(crate) fn run(mut self, outputs: Vec<Output<RealDisk>>) -> Result<(), JournalError> {
+        let now = self.clock.now();
+        self.publish(outputs, now);
+        self.collect_claims();
+        while !self.state.stop {
+            self.gather();
+            self.pulse.work();
+            let now = self.clock.now();
+            let inputs = std::mem::take(&mut self.state.inputs);
+            let outputs = self.engine.step(inputs, now)?;
+            self.publish(outputs, now);
+            self.read(now);
+            self.outbox.deliver(&mut self.state.deliveries);
+        }
+        self.engine.close()
+    }
+
+    /// Waits for the first message, or until the engine must be called; then takes what else is
+    /// there, up to the bound of a turn.
+    fn gather(&mut self) {
+        match self.receive() {
+            Ok(Some(message)) => self.take(message),
+            Ok(None) => {}
+            Err(Gone) => self.state.stop = true,
+        }
+        for _ in 1..INPUTS_PER_TURN_MAX {
+            match self.inbox.try_recv() {
+                Ok(message) => self.take(message),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => {
+                    self.state.stop = true;
+                    break;
+                }
+            }
+        }
+        self.sweep_again();
+    }
+
+    fn receive(&mut self) -> Result<Option<Message>, Gone> {
+        // Most turns follow close upon another: what is there is taken without asking how long
+        // to sleep.
+        match self.inbox.try_recv() {
+            Ok(message) => return Ok(Some(message)),
+            Err(TryRecvError::Disconnected) => return Err(Gone),
+            Err(TryRecvError::Empty) => {}
+        }
+        let sleep = self.sleep();
+        if sleep == Some(Duration::ZERO) {
+            return Ok(None);
+        }
+        self.pulse.rest();
+        let received = match sleep {
+            Some(sleep) => self.inbox.recv_timeout(sleep),
+            None => self.inbox.recv().map_err(|_gone| RecvTimeoutError::Disconnected),
+        };
+        match received {
+            Ok(message) => Ok(Some(message)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(Gone),
+        }
+    }
+
+    fn sleep(&mut self) -> Option<Duration> {
+        let wake = self.engine.next_wake();
+        if wake.now {
+            return Some(Duration::ZERO);
+        }
+        let until = Until { service: wake.service, life: wake.life, wall: wake.wall };
+        let planned = self.clock.plan(until);
+        let again = self.state.again.iter().map(|(at, ..)| *at).min();
+        let again = again.map(|at| at.0.saturating_sub(crate::clock::monotonic().0));
+        planned.into_iter().chain(again.map(Duration::from_millis)).min()
+    }
+
+    fn take(&mut self, message: Message) {
+        let state = &mut self.state;
+        match message {
+            Message::Ask { from, by, commands, reply } => {
+                state.replies.insert(from, reply);
+                state.inputs.push(Input::Ask { from, by, commands });
+            }
+            Message::AwaitLease { from, worker, secrets, patience, reply } => {
+                state.replies.insert(from, reply);
+                state.inputs.push(Input::AwaitLease { from, worker, secrets, patience });
+            }
+            Message::Forget(from) => {
+                if state.replies.remove(&from).is_some() {
+                    state.inputs.push(Input::Forget(from));
+                }
+                state.watches.forget(from);
+            }
+            Message::Read(read) => state.reads.push(read),
+            Message::Watch { from, on, look } => state.watches.add(from, on, look),
+            Message::Subscribe { from, to } => state.feeds.subscribe(from, to),
+            Message::Tell(input) => {
+                if matches!(*input, Input::Swept { .. }) {
+                    state.sweeping = state.sweeping.saturating_sub(1);
+                }
+                state.inputs.push(*input);
+            }
+            Message::SweepFailed { task, fence } => {
+                let at = crate::clock::monotonic().plus(SWEEP_AGAIN);
+                state.again.push((at, task, fence));
+            }
+            Message::Stop => state.stop = true,
+        }
+    }
+
+    fn publish(&mut self, outputs: Vec<Output<RealDisk>>, now: Moment) {
+        let mut collect = false;
+        for output in outputs {
+            match output {
+                Output::Answers { to, answers } => {
+                    if let Some(reply) = self.state.replies.remove(&to) {
+                        let facts = Facts { engine: &self.engine, now };
+                        self.state.deliveries.push(reply.deliver(&facts, answers));
+                    }
+                }
+                Output::Sweep { task, fence } => {
+                    self.state.sweeping = self.state.sweeping.saturating_add(1);
+                    self.sweep(task, fence);
+                }
+                Output::Events(events) => collect |= self.publish_events(events, now),
+                Output::Snapshot { image, writer } => {
+                    if self.helpers.snapshots.try_send((image, writer)).is_err() {
+                        tracing::error!("the thread that writes snapshots is gone");
+                    }
+                }
+            }
+        }
+        if collect && self.state.sweeping == 0 {
+            self.collect_claims();
+        }
+    }
+
+    /// Hands events on; whether one of them may have left claims that nobody can use any more.
+    fn publish_events(&mut self, events: Vec<Recorded>, now: Moment) -> bool {
+        let facts = Facts { engine: &self.engine, now };
+        let mut collect = false;
+        for recorded in &events {
+            self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
+            collect |= match &recorded.event {
+                Event::WorkerMoved(moved) => moved.to == Standing::Gone,
+                Event::Moved(moved) => moved.to.is_waiting(),
+                _ => false,
+            };
+        }
+        self.state.feeds.publish(events);
+        collect
+    }
+
+    fn read(&mut self, now: Moment) {
+        let facts = Facts { engine: &self.engine, now };
+        let deliveries = &mut self.state.deliveries;
+        deliveries.extend(self.state.reads.drain(..).map(|read| read(&facts)));
+        self.state.watches.begin(&facts, deliveries);
+    }
+
+    /// Hands a sweep to its thread; the engine asks for fewer at once than the queue holds.
+    fn sweep(&mut self, task: TaskId, fence: Fence) {
+        if self.helpers.sweeper.try_send(SweepJob::Sweep(task, fence)).is_err() {
+            let at = crate::clock::monotonic().plus(SWEEP_AGAIN);
+            self.state.again.push((at, task, fence));
+        }
+    }
+
+    fn sweep_again(&mut self) {
+        if self.state.again.is_empty() {
+            return;
+        }
+        let now = crate::clock::monotonic();
+        let due: Vec<_> = self.state.again.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, task, fence) in due {
+            self.sweep(task, fence);
+        }
+    }
+
+    fn collect_claims(&self) {
+        let litter = claims::Litter::of(self.engine.state());
+        // A full queue is no harm: the next worker that goes brings the next collection.
+        if self.helpers.sweeper.try_send(SweepJob::Collect(litter)).is_err() {
+            tracing::debug!("claims are collected another time");
+        }
+    }
+}
+
+/// All who could send are gone.
+struct Gone;
+
+impl Reply {
+    fn deliver(self, facts: &Facts<'_>, answers: super::hand::Answers) -> Delivery {
+        match self {
+            Self::Plain(to) => Delivery::Answers(to, answers),
+            Self::Seen(look) => look(facts, answers),
+        }
+    }
+}

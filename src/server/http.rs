@@ -1,0 +1,148 @@
+//! The routes, and the connections they are served on.
+
+use super::app::{App, ok};
+use super::problems::Failure;
+use super::{events, logs, status, tasks, workers};
+use crate::api::{Code, Problem};
+use crate::limits::CONNECTIONS_MAX;
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::{get, post};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+
+/// Longest time for the head of a request; so also the longest rest of an open connection.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
+
+/// Most bytes of a request's head, and of what is read ahead.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Longest time that an answer may find nobody who reads it.
+const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+
+/// How long requests may still run when the daemon shuts down.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// How long to wait when the system has no descriptor left.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// All routes.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/v1/tasks", post(tasks::submit).get(tasks::list))
+        .route("/v1/tasks/{id}", get(tasks::show))
+        .route("/v1/tasks/{id}/history", get(tasks::history))
+        .route("/v1/tasks/{id}/log", get(logs::log))
+        .route("/v1/tasks/{id}/wait", get(tasks::wait))
+        .route("/v1/tasks/{id}/{verb}", post(tasks::act))
+        .route("/v1/workers", post(workers::register).get(workers::list))
+        .route("/v1/workers/{id}/{verb}", post(workers::call))
+        .route("/v1/events", get(events::events))
+        .route("/v1/status", get(status::status))
+        .route("/healthz", get(health))
+        .route("/readyz", get(health))
+        .fallback(nothing_here)
+        .method_not_allowed_fallback(nothing_here)
+        .with_state(app)
+}
+
+/// Whoever is answered knows that it is up: nothing is served before recovery is complete.
+async fn health() -> Response {
+    ok(&serde_json::json!({ "ok": true }))
+}
+
+async fn nothing_here(request: Request) -> Failure {
+    no_such_route(&request)
+}
+
+/// There is no such method and path.
+pub(crate) fn no_such_route(request: &Request) -> Failure {
+    let path = crate::kernel::text::Text::clipped(request.uri().path(), 200);
+    let detail = format!("there is no {} at {}", request.method(), path.escape_debug());
+    Failure(Problem::new(Code::NoSuchRoute, detail))
+}
+
+/// Serves until `closing` turns true, then lets what runs finish for a while.
+pub(crate) async fn serve(
+    listener: UnixListener,
+    app: Arc<App>,
+    mut closing: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let router = router(Arc::clone(&app));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            _ = closing.wait_for(|closing| *closing) => break,
+            accepted = accept(&listener, &room) => accepted,
+        };
+        match accepted {
+            Ok((stream, permit)) => {
+                let connection = connection(stream, Arc::clone(&app), router.clone());
+                tokio::spawn(async move {
+                    if let Err(error) = connection.await {
+                        tracing::debug!("a connection ended: {error}");
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!("cannot take a connection: {error}");
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+    drop(listener);
+    // The last permit is free when the last connection has ended.
+    let all = room.acquire_many(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX));
+    if tokio::time::timeout(CLOSING_TIME, all).await.is_err() {
+        tracing::warn!("some requests did not end in time");
+    }
+    Ok(())
+}
+
+type Permit = tokio::sync::OwnedSemaphorePermit;
+
+async fn accept(
+    listener: &UnixListener,
+    room: &Arc<Semaphore>,
+) -> io::Result<(UnixStream, Permit)> {
+    let permit = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+    let (stream, _) = listener.accept().await?;
+    Ok((stream, permit))
+}
+
+async fn connection(
+    stream: UnixStream,
+    app: Arc<App>,
+    router: Router,
+) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    let credentials = stream.peer_cred()?;
+    let peer = app.doors.admit(credentials.uid(), credentials.gid());
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer);
+        router.call(request)
+    });
+    let stream = TokioIo::new(super::stall::Stalling::new(stream, WRITE_STALL_MAX));
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME_MAX)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(stream, service);
+    let mut served = std::pin::pin!(served);
+    tokio::select! {
+        ended = served.as_mut() => return Ok(ended?),
+        () = app.closing() => served.as_mut().graceful_shutdown(),
+    }
+    Ok(served.await?)
+}

@@ -1,0 +1,38 @@
+//! The server: the engine's thread, and HTTP over a unix socket in front of it.
+//!
+//! It turns requests into inputs of the engine and outputs into answers, knows the only URLs and
+//! who may call them (`spec/api.md`), and watches workers die. It changes no task other than
+//! through an input, and decides nothing about one.
+//!
+//! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
+//! what dead workers left; `snapshot`. Every queue between them is bounded; a full one answers
+//! "busy".
+
+mod app;
+mod bulk;
+mod claims;
+mod deaths;
+mod events;
+mod feed;
+mod hand;
+mod helpers;
+mod host;
+mod http;
+mod logs;
+mod peer;
+mod problems;
+mod pulse;
+mod readable;
+mod rules;
+mod run;
+mod socket;
+mod stall;
+mod status;
+mod submission;
+mod tasks;
+mod views;
+mod watches;
+mod workers;
+
+pub use rules::{EXEC, journal_options, rules_from};
+pub use run::{ServerError, ServerOptions, run};

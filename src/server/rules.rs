@@ -1,0 +1,100 @@
+//! What the config means to the layers below: rules for decisions, options for the journal, and
+//! the types that may be submitted.
+
+use crate::config::{self, Config};
+use crate::journal;
+use crate::kernel::ids::Millis;
+use crate::kernel::rules::{KindRules, RetryPolicy, Rules};
+use crate::kernel::text::Text;
+use std::collections::BTreeMap;
+
+/// The type of ad-hoc commands.
+pub const EXEC: &str = "exec";
+
+/// The rules that a config sets.
+pub fn rules_from(config: &Config) -> Rules {
+    let Config { worker, retry, handlers, .. } = config;
+    let defaults = Rules::default();
+    let kinds = handlers.iter().map(|(name, handler)| {
+        let rules = KindRules {
+            retry: policy(&handler.retry),
+            cancel_grace: handler.cancel_grace,
+            kill_grace: handler.kill_grace,
+        };
+        (Text::from(name.as_str()), rules)
+    });
+    Rules {
+        heartbeat: worker.heartbeat,
+        suspect_after: worker.suspect_after,
+        offline_after: worker.offline_after,
+        rolling_lease: defaults.rolling_lease.max(worker.heartbeat.times(4)),
+        max_lost: retry.max_lost,
+        fallback: KindRules { retry: policy(retry), ..KindRules::default() },
+        kinds: kinds.collect(),
+    }
+}
+
+fn policy(retry: &config::Retry) -> RetryPolicy {
+    match &retry.intervals {
+        Some(waits) => RetryPolicy::Intervals(waits.clone()),
+        None => RetryPolicy::Exponential { base: retry.base, cap: retry.cap },
+    }
+}
+
+/// How the journal works under a config.
+pub fn journal_options(config: &Config) -> journal::Options {
+    let config::Journal { fsync, on_suspicious_tail, segment_size, reserve, .. } = config.journal;
+    journal::Options {
+        segment_size,
+        fsync: match fsync {
+            config::Fsync::Always => journal::Fsync::Always,
+            config::Fsync::Interval(every) => journal::Fsync::Interval(every.duration()),
+            config::Fsync::Never => journal::Fsync::Never,
+        },
+        halt_on_suspicious_tail: on_suspicious_tail == config::OnSuspiciousTail::Halt,
+        reserve,
+        ..journal::Options::default()
+    }
+}
+
+/// What a submission takes from its type when it says nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kind {
+    /// The name, shared by all tasks of the type.
+    pub(crate) name: Text,
+    /// Retries.
+    pub(crate) max_retry: u32,
+    /// Longest run.
+    pub(crate) timeout: Option<Millis>,
+}
+
+/// The types that may be submitted.
+#[derive(Clone, Debug)]
+pub(crate) struct Kinds {
+    kinds: BTreeMap<String, Kind>,
+}
+
+impl Kinds {
+    /// Those of a config, and `exec`.
+    pub(crate) fn of(config: &Config) -> Self {
+        let handlers = config.handlers.iter();
+        let handlers =
+            handlers.map(|(name, handler)| (name.as_str(), &handler.retry, handler.timeout));
+        let all = handlers.chain([(EXEC, &config.retry, None)]);
+        let kinds = all.map(|(name, retry, timeout)| {
+            let kind = Kind { name: name.into(), max_retry: retry.max_retry, timeout };
+            (name.to_owned(), kind)
+        });
+        Self { kinds: kinds.collect() }
+    }
+
+    /// The type with that name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Kind> {
+        self.kinds.get(name)
+    }
+
+    /// The names of all types that the config defines.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.kinds.keys().map(String::as_str).filter(|name| *name != EXEC)
+    }
+}

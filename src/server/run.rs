@@ -1,0 +1,428 @@
+//! The life of the server: lock, recover, serve, close.
+
+use super::app::App;
+use super::hand::{Hand, Message, Outbox};
+use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
+use super::host::{Core, Helpers, Host};
+use super::peer::{Doors, find_group};
+use super::pulse::Pulse;
+use super::rules::{Kinds, journal_options, rules_from};
+use super::socket::Socket;
+use super::status::{About, Recovered};
+use super::{deaths, http};
+use crate::clock::{self, Clock};
+use crate::config::{Config, Fsync};
+use crate::engine::{Engine, Output, Start};
+use crate::journal::{self, DirLock, JournalError, RealDisk};
+use crate::kernel::event::Registration;
+use crate::kernel::ids::{Millis, WorkerId};
+use crate::limits::INPUTS_QUEUED_MAX;
+use crate::process;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+
+/// How often the supervisor is told that all is well.
+const PROBE_EVERY: Duration = Duration::from_secs(5);
+
+/// A turn of the engine that takes longer than this is stuck.
+const TURN_TIME_MAX: Millis = Millis::secs(60);
+
+/// What the server is started with.
+#[derive(Debug)]
+pub struct ServerOptions {
+    /// The config; it names the data directory and the socket.
+    pub config: Config,
+    /// Read end of a pipe: when it closes, the server stops.
+    pub lifeline: Option<OwnedFd>,
+    /// Write end of a pipe: gets a byte when the server begins to serve, and then every few
+    /// seconds while it is well.
+    pub probe: Option<OwnedFd>,
+    /// Whether SIGTERM and SIGINT stop the server.
+    pub signals: bool,
+}
+
+/// Why the server did not start, or ended.
+#[derive(Debug)]
+pub struct ServerError {
+    /// The exit code of the process.
+    pub exit_code: u8,
+    /// What happened, with the cause and what helps.
+    pub text: String,
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl From<JournalError> for ServerError {
+    fn from(error: JournalError) -> Self {
+        let mut text = format!("[{}] {error}", error.code());
+        let mut cause = std::error::Error::source(&error);
+        while let Some(error) = cause {
+            text.push_str(&format!("\n  cause: {error}"));
+            cause = error.source();
+        }
+        Self { exit_code: error.exit_code(), text }
+    }
+}
+
+impl ServerError {
+    fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
+        let exit_code = match error.kind() {
+            io::ErrorKind::PermissionDenied
+            | io::ErrorKind::StorageFull
+            | io::ErrorKind::ReadOnlyFilesystem
+            | io::ErrorKind::AddrInUse => 7,
+            _ => 1,
+        };
+        Self { exit_code, text: format!("cannot {doing} {}: {error}", path.display()) }
+    }
+
+    fn config(text: String) -> Self {
+        Self { exit_code: 2, text }
+    }
+}
+
+/// Runs the server until it is told to stop.
+///
+/// In this order: lock the data directory, recover, settle what the last run left, and only then
+/// open the socket. Fails when any of it does; a storage error later on ends it too, and whoever
+/// still waits for an answer does not get one.
+pub fn run(options: ServerOptions) -> Result<(), ServerError> {
+    let ServerOptions { config, lifeline, probe, signals } = options;
+    let data_dir = make_data_dir(&config)?;
+    // Held until the very end, after the socket is gone.
+    let _lock = DirLock::acquire(&data_dir)?;
+    let opened = open(&config, &data_dir)?;
+    let (socket, listener) = bind(&config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(1)
+        .thread_name("blocking")
+        .build()
+        .map_err(|error| ServerError::host("start a runtime for", &data_dir, &error))?;
+    let orders = Orders { lifeline, probe, signals };
+    let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
+    drop(socket);
+    served
+}
+
+/// How others steer the server.
+struct Orders {
+    lifeline: Option<OwnedFd>,
+    probe: Option<OwnedFd>,
+    signals: bool,
+}
+
+/// The engine, recovered and settled.
+struct Opened {
+    engine: Core,
+    clock: Clock,
+    outputs: Vec<Output<RealDisk>>,
+    recovery: Recovered,
+    boot_id: String,
+    store: String,
+    workers: Vec<(WorkerId, Registration)>,
+}
+
+fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
+    let make = |path: &Path| {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+        made.map_err(|error| ServerError::host("create", path, &error))
+    };
+    make(&config.data_dir)?;
+    let data_dir = std::path::absolute(&config.data_dir)
+        .map_err(|error| ServerError::host("find", &config.data_dir, &error))?;
+    for name in ["run", "logs"] {
+        make(&data_dir.join(name))?;
+    }
+    Ok(data_dir)
+}
+
+fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
+    let machine = |error: io::Error| ServerError::host("read", Path::new("/proc"), &error);
+    let boot_id = process::boot_id().map_err(machine)?;
+    let disk =
+        RealDisk::open(data_dir).map_err(|error| ServerError::host("open", data_dir, &error))?;
+    let host = journal::Host {
+        machine_id: short(&process::machine_id()),
+        boot_id: short(&boot_id),
+        random: rand::random(),
+    };
+    let (mut engine, recovery) =
+        Engine::open(disk, journal_options(config), host, rules_from(config))?;
+    engine.set_snapshot_after(config.journal.snapshot_after);
+    let run_dir = data_dir.join("run");
+    let dead = engine
+        .state()
+        .workers()
+        .filter_map(|worker| Some((worker.id, deaths::verdict(worker, &run_dir, &boot_id)?)));
+    let start = Start {
+        version: env!("CARGO_PKG_VERSION").into(),
+        boot_id: boot_id.as_str().into(),
+        boot_clock: clock::read().boot,
+        skipped_ahead: recovery.skipped_ahead,
+        dead: dead.collect(),
+    };
+    let grace = config.worker.suspect_after;
+    let mut clock = Clock::resume(engine.state().head(), &boot_id, grace);
+    let now = clock.now();
+    let outputs = engine.start(start, now)?;
+    let workers = engine.state().workers();
+    let workers = workers.map(|worker| (worker.id, worker.registration.clone())).collect();
+    let store = crate::engine::hex(&engine.journal().store_uuid());
+    let recovery = Recovered::of(&recovery);
+    tracing::info!("recovered: {}", recovery.line);
+    Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
+}
+
+/// Sixteen bytes that stand for a text of any length.
+fn short(text: &str) -> [u8; 16] {
+    let mut short = [0; 16];
+    short.iter_mut().zip(Sha256::digest(text)).for_each(|(to, from)| *to = from);
+    short
+}
+
+fn group(name: Option<&String>, key: &str) -> Result<Option<super::peer::Group>, ServerError> {
+    let Some(name) = name else { return Ok(None) };
+    match find_group(name) {
+        Some(group) => Ok(Some(group)),
+        None => Err(ServerError::config(format!(
+            "`http.{key}`: there is no group `{name}` in /etc/group"
+        ))),
+    }
+}
+
+fn bind(config: &Config) -> Result<(Socket, std::os::unix::net::UnixListener), ServerError> {
+    let group = group(config.http.socket_group.as_ref(), "socket_group")?;
+    if let Some(group) = &group
+        && config.socket.starts_with(&config.data_dir)
+    {
+        tracing::warn!(
+            "the socket lies in the data directory, which only its owner may enter: the group \
+             `{}` cannot reach it; name another place with `socket`",
+            group.name
+        );
+    }
+    Socket::bind(&config.socket, group.map(|group| group.gid))
+        .map_err(|error| ServerError::host("open the socket", &config.socket, &error))
+}
+
+async fn serve(
+    config: &Config,
+    data_dir: &Path,
+    opened: Opened,
+    listener: std::os::unix::net::UnixListener,
+    orders: Orders,
+) -> Result<(), ServerError> {
+    let no_runtime = |error: io::Error| ServerError::host("serve", &config.socket, &error);
+    let (to, inbox) = sync_channel(INPUTS_QUEUED_MAX);
+    let hand = Hand::new(to);
+    let (close, closing) = watch::channel(false);
+    let app = app(config, data_dir, &opened, hand.clone(), closing.clone())?;
+    let (outbox, pulse) = (Arc::new(Outbox::default()), Arc::new(Pulse::default()));
+    let ground = Ground {
+        run_dir: app.run_dir(),
+        store: opened.store.clone(),
+        boot_id: opened.boot_id.clone(),
+    };
+    let helpers = start_helpers(&hand, ground).map_err(no_runtime)?;
+    for (worker, registration) in opened.workers {
+        tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
+    }
+    let host =
+        Host::new((opened.engine, opened.clock), inbox, outbox.clone(), pulse.clone(), helpers);
+    let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
+    let postman = Arc::clone(&outbox);
+    tokio::spawn(async move { postman.postman().await });
+    let listener = tokio::net::UnixListener::from_std(listener).map_err(no_runtime)?;
+    if let Some(probe) = orders.probe {
+        tokio::spawn(tell_that_all_is_well(File::from(probe), pulse));
+    }
+    tracing::info!("serving on {}", config.socket.display());
+    let serving = http::serve(listener, app, closing);
+    let mut serving = std::pin::pin!(serving);
+    tokio::select! {
+        // A storage error: nothing more may be answered.
+        ended = &mut ended => return outcome(ended),
+        served = &mut serving => served.map_err(no_runtime)?,
+        () = told_to_stop(orders.lifeline, orders.signals) => {
+            tracing::info!("stopping");
+            close.send_replace(true);
+            tokio::select! {
+                ended = &mut ended => return outcome(ended),
+                served = &mut serving => served.map_err(no_runtime)?,
+            }
+        }
+    }
+    tokio::task::spawn_blocking(move || hand.send_patiently(Message::Stop));
+    outcome(ended.await)
+}
+
+fn outcome(
+    ended: Result<Result<(), JournalError>, oneshot::error::RecvError>,
+) -> Result<(), ServerError> {
+    match ended {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => {
+            let error = ServerError::from(error);
+            tracing::error!("the journal failed, nothing more is answered: {error}");
+            Err(error)
+        }
+        Err(_gone) => Err(ServerError { exit_code: 1, text: "the engine ended".to_owned() }),
+    }
+}
+
+fn app(
+    config: &Config,
+    data_dir: &Path,
+    opened: &Opened,
+    hand: Hand,
+    closing: watch::Receiver<bool>,
+) -> Result<Arc<App>, ServerError> {
+    let operate = group(config.http.operate_group.as_ref(), "operate_group")?;
+    let uname = rustix::system::uname();
+    let about = About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        host: uname.nodename().to_string_lossy().into_owned(),
+        since: clock::monotonic(),
+        fsync: config.journal.fsync.word(),
+        fsync_is_weak: config.journal.fsync != Fsync::Always,
+        recovery: opened.recovery.clone(),
+        reserve: config.journal.reserve,
+    };
+    Ok(Arc::new(App {
+        hand,
+        kinds: Kinds::of(config),
+        doors: Doors { owner: rustix::process::geteuid().as_raw(), operate },
+        data_dir: data_dir.to_owned(),
+        store: opened.store.clone(),
+        boot_id: opened.boot_id.clone(),
+        about,
+        closing,
+    }))
+}
+
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let guarded = move || {
+        let _guard = AbortOnPanic;
+        work();
+    };
+    thread::Builder::new().name(name.to_owned()).spawn(guarded).map(drop)
+}
+
+/// A panic anywhere ends the process: nothing lives on half alive.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+fn start_helpers(hand: &Hand, ground: Ground) -> io::Result<Helpers> {
+    let (sweeper, sweeps) = sync_channel(SWEEPS_QUEUED_MAX);
+    let back = hand.clone();
+    start_thread("sweep", move || helpers::sweeper(&sweeps, &back, &ground))?;
+    let (snapshots, images) = sync_channel(1);
+    let back = hand.clone();
+    start_thread("snapshot", move || helpers::snapshots(&images, &back))?;
+    Ok(Helpers { sweeper, snapshots })
+}
+
+fn start_engine(
+    host: Host,
+    outputs: Vec<Output<RealDisk>>,
+) -> io::Result<oneshot::Receiver<Result<(), JournalError>>> {
+    let (done, ended) = oneshot::channel();
+    start_thread("engine", move || drop(done.send(host.run(outputs))))?;
+    Ok(ended)
+}
+
+/// Writes a byte now and every few seconds, unless the engine's thread is stuck. Touches neither
+/// the engine nor the disk, so a store that hangs shows as silence, not as a hang of its own.
+async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) {
+    if let Err(error) = rustix::io::ioctl_fionbio(&probe, true) {
+        tracing::warn!("cannot make the probe non-blocking: {error}");
+    }
+    loop {
+        if !pulse.is_stuck(TURN_TIME_MAX) {
+            match probe.write(b".") {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => tracing::debug!("nobody reads the probe: {error}"),
+            }
+        }
+        tokio::time::sleep(PROBE_EVERY).await;
+    }
+}
+
+async fn told_to_stop(lifeline: Option<OwnedFd>, signals: bool) {
+    tokio::select! {
+        () = closed(lifeline) => {}
+        () = signalled(signals) => {}
+    }
+}
+
+/// Waits until the other end of the pipe is closed. What is written to it is disregarded.
+async fn closed(lifeline: Option<OwnedFd>) {
+    let Some(lifeline) = lifeline else { return std::future::pending().await };
+    if let Err(error) = rustix::io::ioctl_fionbio(&lifeline, true) {
+        tracing::warn!("cannot watch the lifeline: {error}");
+    }
+    let watched = match super::readable::watch(lifeline) {
+        Ok(watched) => watched,
+        Err(error) => {
+            tracing::error!("cannot watch the lifeline: {error}");
+            return std::future::pending().await;
+        }
+    };
+    let mut buffer = [0; 64];
+    loop {
+        let Ok(mut ready) = watched.readable().await else { return };
+        let read = ready.try_io(|lifeline| Ok(rustix::io::read(lifeline, &mut buffer)?));
+        if let Ok(Ok(0) | Err(_)) = read {
+            return;
+        }
+    }
+}
+
+async fn signalled(signals: bool) {
+    use tokio::signal::unix::{SignalKind, signal};
+    if !signals {
+        return std::future::pending().await;
+    }
+    let handlers = (
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+        signal(SignalKind::hangup()),
+    );
+    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = handlers else {
+        tracing::error!("cannot catch signals");
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return,
+            _ = interrupt.recv() => return,
+            _ = hangup.recv() => tracing::info!("SIGHUP: nothing to do"),
+        }
+    }
+}

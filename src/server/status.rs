@@ -1,0 +1,345 @@
+//! `GET /v1/status`: one screen of health, and what needs a person.
+
+use super::app::{Answered, App, ok};
+use super::host::Facts;
+use super::problems::invalid;
+use crate::api::{Attention, StatusView};
+use crate::clock;
+use crate::journal::{Recovery, Stats, TailClass};
+use crate::kernel::event::Standing;
+use crate::kernel::ids::{Millis, Seq, Timestamp};
+use crate::kernel::status::Status;
+use crate::kernel::{Image, State};
+use crate::units::{bytes, span};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State as Shared};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What does not change while the daemon runs.
+#[derive(Clone, Debug)]
+pub(crate) struct About {
+    /// Version of the program.
+    pub(crate) version: String,
+    /// Name of the host.
+    pub(crate) host: String,
+    /// The monotonic clock when it began to serve.
+    pub(crate) since: Millis,
+    /// The fsync policy as the config has it.
+    pub(crate) fsync: String,
+    /// Whether what was answered may be lost with the power.
+    pub(crate) fsync_is_weak: bool,
+    /// What the last start found.
+    pub(crate) recovery: Recovered,
+    /// Bytes kept free for the ends of running tasks.
+    pub(crate) reserve: u64,
+}
+
+/// What the last start found, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// In one line.
+    pub(crate) line: String,
+    /// What is suspicious about it.
+    pub(crate) suspicious: Option<String>,
+}
+
+impl Recovered {
+    /// What a recovery found.
+    pub(crate) fn of(recovery: &Recovery) -> Self {
+        let mut suspicious = None;
+        let tail = match &recovery.tail {
+            TailClass::End if recovery.created => return Self::new("a new store was made"),
+            TailClass::End if recovery.clean_close => "closed cleanly".to_owned(),
+            TailClass::End => "not closed, whole to its end".to_owned(),
+            TailClass::Torn { bytes, .. } => {
+                format!("a write of {bytes} bytes was torn by a crash; it was never acknowledged")
+            }
+            TailClass::Suspicious { file, offset, bytes, quarantined, what } => {
+                let kept = quarantined.as_deref().unwrap_or("nowhere");
+                suspicious = Some(format!(
+                    "the last record of {file} at byte {offset} is whole but wrong ({what}); \
+                     {bytes} bytes were set aside in {kept}"
+                ));
+                "suspicious end".to_owned()
+            }
+        };
+        let base = match &recovery.snapshot {
+            Some(snapshot) => format!("snapshot {} and {} records", snapshot.seq, recovery.records),
+            None => format!("{} records", recovery.records),
+        };
+        let mut line = format!("{base}; {tail}");
+        for note in &recovery.notes {
+            line.push_str("; ");
+            line.push_str(note);
+        }
+        Self { line, suspicious }
+    }
+
+    fn new(line: &str) -> Self {
+        Self { line: line.to_owned(), suspicious: None }
+    }
+}
+
+/// Query of the status.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct StatusQuery {
+    digest: Option<u8>,
+}
+
+/// What one look at the facts gives.
+struct Look {
+    figures: Figures,
+    tasks: BTreeMap<String, u64>,
+    seq: Seq,
+    journal: Stats,
+    attention: Vec<Attention>,
+    image: Option<Image>,
+}
+
+/// Figures of workers and waiting tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Figures {
+    oldest_waiting: Option<Millis>,
+    alive: u32,
+    suspect: u32,
+    offline: u32,
+    slots: u32,
+    busy: u32,
+}
+
+/// `GET /v1/status`.
+pub(crate) async fn status(
+    Shared(app): Shared<Arc<App>>,
+    query: Result<Query<StatusQuery>, QueryRejection>,
+) -> Answered {
+    let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
+    let with_image = digest.unwrap_or(0) != 0;
+    let look = app.hand.read(move |facts| look(facts, with_image))?;
+    let Look { figures, tasks, seq, journal, mut attention, image } = look.await?;
+    let digest = match image {
+        // Costs as much as all tasks, so not on the thread that serves.
+        Some(image) => {
+            tokio::task::spawn_blocking(move || crate::engine::digest(&image)).await.ok()
+        }
+        None => None,
+    };
+    let about = &app.about;
+    let disk_free = free_space(&app.data_dir);
+    attention.extend(of_the_house(about, disk_free));
+    attention.sort_by_key(|point| !point.critical);
+    let health = match attention.first() {
+        Some(Attention { critical: true, .. }) => "CRITICAL",
+        Some(_) => "ATTENTION",
+        None => "OK",
+    };
+    Ok(ok(&StatusView {
+        version: about.version.clone(),
+        host: about.host.clone(),
+        pid: std::process::id(),
+        uptime_ms: clock::monotonic().0.saturating_sub(about.since.0),
+        data_dir: app.data_dir.display().to_string(),
+        fsync: about.fsync.clone(),
+        health: health.to_owned(),
+        attention,
+        seq,
+        tasks,
+        oldest_waiting_ms: figures.oldest_waiting.map(|waited| waited.0),
+        workers_alive: figures.alive,
+        workers_suspect: figures.suspect,
+        workers_offline: figures.offline,
+        slots: figures.slots,
+        slots_busy: figures.busy,
+        journal_segments: journal.segments,
+        journal_bytes: journal.bytes,
+        syncs: journal.syncs,
+        disk_free,
+        recovery: about.recovery.line.clone(),
+        digest,
+    }))
+}
+
+fn free_space(path: &Path) -> Option<u64> {
+    fs2::available_space(path).ok()
+}
+
+fn look(facts: &Facts<'_>, with_image: bool) -> Look {
+    let state = facts.engine.state();
+    let figures = figures(state, facts);
+    let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
+    Look {
+        figures,
+        tasks: Status::ALL.iter().map(count).collect(),
+        seq: state.head().seq,
+        journal: facts.engine.journal().stats(),
+        attention: of_the_tasks(state, figures, facts.now.wall),
+        image: with_image.then(|| state.image()),
+    }
+}
+
+fn figures(state: &State, facts: &Facts<'_>) -> Figures {
+    let oldest = state.index().overdue.first();
+    let mut figures = Figures {
+        oldest_waiting: oldest.map(|(due, _)| facts.now.life.since(*due)),
+        ..Figures::default()
+    };
+    for worker in state.workers() {
+        let busy = u32::try_from(state.held_count(worker.id)).unwrap_or(u32::MAX);
+        match worker.standing {
+            Standing::Alive => figures.alive += 1,
+            Standing::Suspect => figures.suspect += 1,
+            Standing::Offline | Standing::Gone => {
+                figures.offline += 1;
+                continue;
+            }
+        }
+        figures.slots = figures.slots.saturating_add(worker.registration.slots);
+        figures.busy = figures.busy.saturating_add(busy);
+    }
+    figures
+}
+
+/// How long an end stays worth a person's attention.
+const LATE: Millis = Millis::secs(24 * 3600);
+
+/// Ended tasks that are looked at, newest first.
+const LOOKED_AT_MAX: usize = 200;
+
+/// Ended tasks that are named one by one.
+const NAMED_MAX: usize = 3;
+
+fn point(critical: bool, what: String, commands: &[String]) -> Attention {
+    Attention { critical, what, commands: commands.to_vec() }
+}
+
+fn of_the_tasks(state: &State, figures: Figures, now: Timestamp) -> Vec<Attention> {
+    let mut points = Vec::new();
+    let waiting = state.index().overdue.len();
+    if figures.alive == 0 && 0 < waiting {
+        let waited = figures.oldest_waiting.unwrap_or_default();
+        let what =
+            format!("no worker is alive while {waiting} due tasks wait, for {}", span(waited));
+        let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
+        points.push(point(true, what, &commands));
+    }
+    for worker in state.workers().filter(|worker| worker.standing != Standing::Alive) {
+        let (name, standing) = (&worker.registration.name, worker.standing.word());
+        let what = format!("worker {} ({name}) is {standing}", worker.id);
+        points.push(point(false, what, &["midwatch workers".to_owned()]));
+    }
+    for status in [Status::Dead, Status::Failed] {
+        points.extend(ended_badly(state, status, now));
+    }
+    points
+}
+
+fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> {
+    let latest = state.with_status(status).rev().take(LOOKED_AT_MAX);
+    let late: Vec<_> = latest.filter(|task| now.since(task.updated) < LATE).collect();
+    let named = late.iter().take(NAMED_MAX).map(|task| {
+        let error = task.life.as_ref().and_then(|life| life.error.as_deref());
+        let first = error.and_then(|error| error.lines().next()).unwrap_or("no error was told");
+        let attempts = task.attempt_count();
+        let plural = if attempts == 1 { "attempt" } else { "attempts" };
+        let (id, kind) = (task.id, &task.kind);
+        let what = format!("task {id} {kind} is {status} after {attempts} {plural}: {first}");
+        point(false, what, &[format!("midwatch show {id}"), format!("midwatch retry {id}")])
+    });
+    let mut points: Vec<_> = named.collect();
+    let more = late.len().saturating_sub(points.len());
+    if 0 < more {
+        let what = format!("{more} more tasks are {status} since yesterday");
+        points.push(point(false, what, &[format!("midwatch list --status {status}")]));
+    }
+    points
+}
+
+fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
+    let mut points = Vec::new();
+    if let Some(suspicious) = &about.recovery.suspicious {
+        let commands =
+            ["midwatch-journal verify".to_owned(), "midwatch-journal inspect".to_owned()];
+        points.push(point(true, format!("at the last start {suspicious}"), &commands));
+    }
+    if about.fsync_is_weak {
+        let what =
+            format!("fsync is `{}`: what was acknowledged may be lost with the power", about.fsync);
+        points.push(point(false, what, &["midwatch config show".to_owned()]));
+    }
+    if let Some(free) = disk_free.filter(|free| *free < about.reserve.saturating_mul(2)) {
+        let what = format!("only {} are free on the data directory's disk", bytes(free));
+        points.push(point(free < about.reserve, what, &["df -h".to_owned()]));
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about() -> About {
+        About {
+            version: String::new(),
+            host: String::new(),
+            since: Millis(0),
+            fsync: "always".to_owned(),
+            fsync_is_weak: false,
+            recovery: Recovered::default(),
+            reserve: 4 << 20,
+        }
+    }
+
+    #[test]
+    fn a_sound_house_needs_nobody() {
+        assert!(of_the_house(&about(), Some(1 << 30)).is_empty());
+        assert!(of_the_house(&about(), None).is_empty());
+        assert!(of_the_tasks(&State::default(), Figures::default(), Timestamp(0)).is_empty());
+    }
+
+    #[test]
+    fn a_suspicious_tail_is_critical_and_a_weak_policy_is_told() {
+        let tail = TailClass::Suspicious {
+            file: "journal/1".to_owned(),
+            offset: 4096,
+            bytes: 300,
+            quarantined: Some("quarantine/x".to_owned()),
+            what: "checksum".to_owned(),
+        };
+        let recovery = Recovered::of(&Recovery { tail, ..Recovery::default() });
+        let house = About { recovery, fsync: "never".to_owned(), fsync_is_weak: true, ..about() };
+        let points = of_the_house(&house, Some(5 << 20));
+        let told: Vec<_> = points.iter().map(|point| (point.critical, &*point.what)).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    true,
+                    "at the last start the last record of journal/1 at byte 4096 is whole but \
+                     wrong (checksum); 300 bytes were set aside in quarantine/x"
+                ),
+                (false, "fsync is `never`: what was acknowledged may be lost with the power"),
+                (false, "only 5.0 MiB are free on the data directory's disk"),
+            ]
+        );
+        assert!(points.iter().all(|point| !point.commands.is_empty()));
+    }
+
+    #[test]
+    fn the_last_start_is_told_in_one_line() {
+        let line = |recovery| Recovered::of(&recovery).line;
+        let empty = Recovery::default;
+        assert_eq!(line(Recovery { created: true, ..empty() }), "a new store was made");
+        let clean = Recovery { records: 7, clean_close: true, ..empty() };
+        assert_eq!(line(clean), "7 records; closed cleanly");
+        let (file, offset, frames_after) = (String::new(), 0, 0);
+        let tail = TailClass::Torn { file, offset, bytes: 512, frames_after };
+        let torn = Recovery { records: 7, tail, ..empty() };
+        assert_eq!(
+            line(torn),
+            "7 records; a write of 512 bytes was torn by a crash; it was never acknowledged"
+        );
+    }
+}

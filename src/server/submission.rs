@@ -1,0 +1,306 @@
+//! A submission as it came in becomes a task spec, or a refusal that says what is wrong and where.
+
+use super::peer::{Access, Doors, Peer};
+use super::problems::{Failure, invalid};
+use super::rules::{EXEC, Kinds};
+use crate::api::{Code, Problem, SubmitRequest};
+use crate::kernel::ids::Millis;
+use crate::kernel::task::TaskSpec;
+use crate::kernel::text::Text;
+use crate::limits::{JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::units::{format_size, parse_duration, parse_rfc3339};
+use serde::Deserialize;
+use std::path::PathBuf;
+
+/// Largest limit of retries.
+pub(crate) const MAX_RETRY_MAX: u32 = 1_000_000;
+
+/// What a submission is judged by.
+pub(crate) struct Judge<'a> {
+    /// The types that exist.
+    pub(crate) kinds: &'a Kinds,
+    /// Who submits.
+    pub(crate) peer: Peer,
+    /// Who may what.
+    pub(crate) doors: &'a Doors,
+}
+
+impl Judge<'_> {
+    /// The spec of one submission, from its JSON.
+    pub(crate) fn spec(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
+        let request: SubmitRequest = parse(json)?;
+        let SubmitRequest { kind, payload, priority, at, delay, max_retry, timeout, key } = request;
+        let Some(known) = self.kinds.get(&kind) else {
+            return Err(no_such_type(&kind, self.kinds));
+        };
+        let payload =
+            payload.map_or_else(|| Text::from("null"), |payload| Box::<str>::from(payload).into());
+        check_json("payload", &payload, PAYLOAD_BYTES_MAX)?;
+        if kind == EXEC {
+            self.peer.require(Access::Own, "submit commands of its own", self.doors)?;
+            check_exec(&payload)?;
+        }
+        if at.is_some() && delay.is_some() {
+            return Err(invalid("`at` and `delay` exclude each other"));
+        }
+        let at = at.map(|at| parse_rfc3339(&at)).transpose().map_err(about("at"))?;
+        let delay =
+            delay.map(|delay| parse_duration(&delay)).transpose().map_err(about("delay"))?;
+        let timeout =
+            timeout.map(|span| parse_duration(&span)).transpose().map_err(about("timeout"))?;
+        if timeout == Some(Millis(0)) {
+            return Err(invalid("`timeout` must be longer than nothing"));
+        }
+        Ok(TaskSpec {
+            kind: known.name.clone(),
+            payload,
+            priority: priority.unwrap_or(100),
+            max_retry: check_max_retry(max_retry.unwrap_or(known.max_retry))?,
+            timeout: timeout.or(known.timeout),
+            at,
+            delay,
+            key: key.map(check_key).transpose()?,
+            retry_of: None,
+            checkpoint: None,
+        })
+    }
+}
+
+/// Reads a body or a line; the error says where it is.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure> {
+    serde_json::from_slice(json).map_err(|error| {
+        let what = match error.classify() {
+            serde_json::error::Category::Data => "the request is not as it should be",
+            _ => "the request is not valid JSON",
+        };
+        invalid(format!("{what}: {error}"))
+    })
+}
+
+fn about<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> Failure {
+    move |error| invalid(format!("`{field}`: {error}"))
+}
+
+pub(crate) fn check_max_retry(max_retry: u32) -> Result<u32, Failure> {
+    if MAX_RETRY_MAX < max_retry {
+        return Err(invalid(format!("`max_retry` must be at most {MAX_RETRY_MAX}")));
+    }
+    Ok(max_retry)
+}
+
+fn check_key(key: String) -> Result<Text, Failure> {
+    if key.is_empty() || NAME_BYTES_MAX < key.len() {
+        return Err(invalid(format!("`key` must have 1 to {NAME_BYTES_MAX} bytes")));
+    }
+    if key.chars().any(char::is_control) {
+        return Err(invalid("`key` must not hold control characters"));
+    }
+    Ok(key.into())
+}
+
+/// Passes JSON text that is neither too large nor too deep. That it is JSON was seen to when it
+/// was parsed.
+pub(crate) fn check_json(what: &str, json: &str, bytes_max: usize) -> Result<(), Failure> {
+    let refuse = |detail: String| Err(Failure(Problem::new(Code::InvalidPayload, detail)));
+    if bytes_max < json.len() {
+        return refuse(format!(
+            "the {what} has {} bytes; at most {bytes_max} ({}) are allowed",
+            json.len(),
+            format_size(bytes_max as u64)
+        ));
+    }
+    match too_deep(json.as_bytes()) {
+        Some((line, column)) => refuse(format!(
+            "the {what} is nested deeper than {JSON_DEPTH_MAX} at its line {line} column {column}"
+        )),
+        None => Ok(()),
+    }
+}
+
+/// Where valid JSON first goes deeper than is allowed.
+fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (place, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if JSON_DEPTH_MAX < depth {
+                    return Some(line_and_column(json, place));
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}
+
+fn line_and_column(json: &[u8], place: usize) -> (usize, usize) {
+    let before = json.get(..place).unwrap_or_default();
+    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    let begins = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    (line + 1, place - begins + 1)
+}
+
+/// The payload of an ad-hoc command.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExecPayload {
+    argv: Vec<String>,
+    #[serde(default)]
+    cwd: Option<PathBuf>,
+}
+
+fn check_exec(payload: &str) -> Result<(), Failure> {
+    let refuse = |detail: String| Failure(Problem::new(Code::InvalidPayload, detail));
+    let ExecPayload { argv, cwd } = serde_json::from_str(payload).map_err(|error| {
+        refuse(format!("the payload of `{EXEC}` is {{\"argv\": […], \"cwd\": …}}: {error}"))
+    })?;
+    if argv.first().is_none_or(String::is_empty) {
+        return Err(refuse("`argv` must begin with a program".to_owned()));
+    }
+    if argv.iter().any(|part| part.contains('\0')) {
+        return Err(refuse("`argv` must not hold zero bytes".to_owned()));
+    }
+    if cwd.is_some_and(|cwd| !cwd.is_absolute()) {
+        return Err(refuse("`cwd` must be an absolute path".to_owned()));
+    }
+    Ok(())
+}
+
+/// Types that a refusal lists at most.
+const LISTED_MAX: usize = 20;
+
+fn no_such_type(kind: &str, kinds: &Kinds) -> Failure {
+    let shown = Text::clipped(kind, NAME_BYTES_MAX);
+    let mut detail = format!("there is no task type `{}`", shown.escape_debug());
+    if let Some(near) = crate::config::nearest(kind, kinds.names()) {
+        detail.push_str(&format!("; did you mean `{near}`?"));
+    }
+    let listed: Vec<_> = kinds.names().take(LISTED_MAX).collect();
+    let more = kinds.names().count().saturating_sub(listed.len());
+    let help = match (listed.len(), more) {
+        (0, _) => {
+            "the config defines no type; add a [handlers.NAME] to it, or submit --exec".into()
+        }
+        (_, 0) => format!("known types: {}", listed.join(", ")),
+        (_, more) => format!("known types: {}, and {more} more", listed.join(", ")),
+    };
+    Failure(Problem::new(Code::NoSuchType, detail).with_help(help))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Handler, Named, Retry, Surroundings};
+
+    fn config() -> Config {
+        let around = Surroundings {
+            uid: 0,
+            home: None,
+            config_home: None,
+            state_home: None,
+            runtime_dir: None,
+            system_config: "/nonexistent/midwatch.toml".into(),
+        };
+        let mut config = Config::load(&Named::default(), &around).unwrap();
+        let mut handler = Handler::new(vec!["/bin/true".to_owned()], Retry::default());
+        handler.timeout = Some(Millis::secs(600));
+        handler.retry.max_retry = 3;
+        config.handlers.insert("fetch_data".to_owned(), handler);
+        config
+    }
+
+    fn spec_as(access: Access, json: &str) -> Result<TaskSpec, Problem> {
+        let kinds = Kinds::of(&config());
+        let doors = Doors { owner: 900, operate: None };
+        let judge = Judge { kinds: &kinds, peer: Peer { uid: 7, access }, doors: &doors };
+        judge.spec(json.as_bytes()).map_err(|Failure(problem)| problem)
+    }
+
+    fn refusal(json: &str) -> Problem {
+        spec_as(Access::Submit, json).unwrap_err()
+    }
+
+    #[test]
+    fn what_a_submission_leaves_open_its_type_says() {
+        let spec = spec_as(Access::Submit, r#"{"type":"fetch_data","payload":{"a": 1}}"#).unwrap();
+        assert_eq!(&*spec.payload, r#"{"a": 1}"#);
+        assert_eq!((spec.max_retry, spec.timeout), (3, Some(Millis::secs(600))));
+        assert_eq!((spec.priority, spec.key), (100, None));
+        let json =
+            r#"{"type":"fetch_data","max_retry":0,"timeout":"2s","priority":-4,"delay":"1m"}"#;
+        let spec = spec_as(Access::Submit, json).unwrap();
+        assert_eq!((spec.max_retry, spec.timeout), (0, Some(Millis::secs(2))));
+        assert_eq!((spec.priority, spec.delay), (-4, Some(Millis::secs(60))));
+        assert_eq!(&*spec.payload, "null");
+    }
+
+    #[test]
+    fn broken_json_is_refused_with_its_place() {
+        let problem = refusal("{\"type\":\"fetch_data\",\n \"payload\": {\"a\":,}}");
+        assert_eq!(problem.code, Code::InvalidRequest);
+        assert!(problem.detail.contains("line 2 column 17"), "{}", problem.detail);
+        assert!(refusal("").detail.contains("line 1 column 0"));
+        assert!(refusal(r#"{"type":"fetch_data","retries":3}"#).detail.contains("retries"));
+    }
+
+    #[test]
+    fn a_payload_may_be_a_mebibyte_and_a_hundred_levels_deep() {
+        let of_size = |bytes: usize| {
+            let payload = "x".repeat(bytes - 2);
+            format!(r#"{{"type":"fetch_data","payload":"{payload}"}}"#)
+        };
+        assert!(spec_as(Access::Submit, &of_size(1 << 20)).is_ok());
+        let problem = refusal(&of_size((1 << 20) + 1));
+        assert_eq!(problem.code, Code::InvalidPayload);
+        assert!(problem.detail.contains("1048577 bytes"), "{}", problem.detail);
+        let of_depth = |depth: usize| {
+            let (open, close) = ("[".repeat(depth), "]".repeat(depth));
+            format!(r#"{{"type":"fetch_data","payload":["[[[[\"[",{open}{close}]}}"#)
+        };
+        assert!(spec_as(Access::Submit, &of_depth(99)).is_ok());
+        let problem = refusal(&of_depth(100));
+        assert_eq!(problem.code, Code::InvalidPayload);
+        assert!(problem.detail.contains("line 1 column 111"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn an_unknown_type_is_refused_with_the_nearest_and_all_known_ones() {
+        let problem = refusal(r#"{"type":"fetch_dta"}"#);
+        assert_eq!(problem.code, Code::NoSuchType);
+        assert!(problem.detail.contains("did you mean `fetch_data`?"), "{}", problem.detail);
+        assert_eq!(problem.help.as_deref(), Some("known types: fetch_data"));
+    }
+
+    #[test]
+    fn ad_hoc_commands_are_for_the_daemons_own_user() {
+        let json = r#"{"type":"exec","payload":{"argv":["/bin/true"],"cwd":"/"}}"#;
+        assert!(spec_as(Access::Own, json).is_ok());
+        assert_eq!(spec_as(Access::Operate, json).unwrap_err().code, Code::NotPermitted);
+        for payload in [r#"{"argv":[]}"#, r#"{"argv":[""]}"#, r#"{"argv":["a"],"env":{}}"#, "[]"] {
+            let json = format!(r#"{{"type":"exec","payload":{payload}}}"#);
+            let problem = spec_as(Access::Own, &json).unwrap_err();
+            assert_eq!(problem.code, Code::InvalidPayload, "{payload}");
+        }
+    }
+
+    #[test]
+    fn fields_out_of_their_bounds_are_refused_by_name() {
+        for (fields, word) in [
+            (r#""at":"2026-01-01T00:00:00Z","delay":"1s""#, "exclude"),
+            (r#""at":"tomorrow""#, "`at`"),
+            (r#""delay":"5 parsecs""#, "`delay`"),
+            (r#""timeout":"0s""#, "`timeout`"),
+            (r#""max_retry":1000001"#, "`max_retry`"),
+            (r#""key":"""#, "`key`"),
+            (r#""key":"a\nb""#, "`key`"),
+        ] {
+            let problem = refusal(&format!(r#"{{"type":"fetch_data",{fields}}}"#));
+            assert!(problem.detail.contains(word), "{fields}: {}", problem.detail);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The state as clients see it: pure functions of the facts after a turn.
+//!
+//! What is large (payload, checkpoint, result) leaves the engine's thread as shared text and
+//! becomes JSON on the other side, in [`Sketch::finish`].
+
+use crate::api::{
+    AttemptView, EventView, HeldView, History, StopOrder, StopWord, TaskView, TransitionView,
+    WorkerView,
+};
+use crate::engine::Recorded;
+use crate::kernel::event::{Actor, Event};
+use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId};
+use crate::kernel::status::{Reason, Status, Stop};
+use crate::kernel::task::{Attempt, Lease, Task, Transition};
+use crate::kernel::text::Text;
+use crate::kernel::{State, Worker};
+use crate::units::{format_duration, rfc3339, span};
+use serde_json::value::RawValue;
+
+/// A task view whose large texts are not copied yet.
+#[derive(Clone, Debug)]
+pub(crate) struct Sketch {
+    view: TaskView,
+    payload: Text,
+    checkpoint: Option<Text>,
+    result: Option<Text>,
+}
+
+impl Sketch {
+    /// The bytes that are still to be copied.
+    pub(crate) fn bytes(&self) -> usize {
+        let optional = |text: &Option<Text>| text.as_ref().map_or(0, |text| text.len());
+        self.payload.len() + optional(&self.checkpoint) + optional(&self.result)
+    }
+
+    /// The view.
+    pub(crate) fn finish(self) -> TaskView {
+        let Self { mut view, payload, checkpoint, result } = self;
+        view.payload = raw(&payload);
+        view.checkpoint = checkpoint.as_deref().map(raw);
+        view.result = result.as_deref().map(raw);
+        view
+    }
+}
+
+/// JSON text that was checked when it came in.
+pub(crate) fn raw(text: &str) -> Box<RawValue> {
+    RawValue::from_string(text.to_owned()).unwrap_or_else(|_not_json| RawValue::NULL.to_owned())
+}
+
+/// Where an instant of the life clock is, or was, on the wall.
+fn wall_of_life(at: LifeTime, now: Moment) -> Timestamp {
+    let ahead = at.since(now.life);
+    Timestamp(now.wall.after(ahead).0.saturating_sub(now.life.since(at).0))
+}
+
+/// Where an instant of the service clock will be on the wall, if the engine serves until then.
+fn wall_of_service(at: ServiceTime, now: Moment) -> Timestamp {
+    let ahead = at.since(now.service);
+    Timestamp(now.wall.after(ahead).0.saturating_sub(now.service.since(at).0))
+}
+
+/// When a task was or is due, on the wall.
+pub(crate) fn due(task: &Task, now: Moment) -> Timestamp {
+    task.at().unwrap_or_else(|| wall_of_life(task.due, now))
+}
+
+/// A task.
+pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
+    let life = task.life.as_deref();
+    let lease = task.lease();
+    let ends = lease.map(|lease| lease.ends).filter(|ends| *ends != ServiceTime(0));
+    let view = TaskView {
+        id: task.id,
+        kind: task.kind.to_string(),
+        payload: RawValue::NULL.to_owned(),
+        status: task.status,
+        priority: task.priority,
+        next_run_time: task.status.is_waiting().then(|| rfc3339(due(task, now))),
+        retry_count: task.retry_count,
+        max_retry: task.max_retry,
+        lost_count: task.lost_count,
+        checkpoint: None,
+        executor_id: lease.map(|lease| lease.worker),
+        lease_expire_time: ends.map(|ends| rfc3339(wall_of_service(ends, now))),
+        created_at: rfc3339(task.created),
+        updated_at: rfc3339(task.updated),
+        key: task.key().map(Text::to_string),
+        timeout: task.timeout.map(format_duration),
+        result: None,
+        error: life.and_then(|life| life.error.as_ref()).map(Text::to_string),
+        retry_of: task.retry_of(),
+        schedule: None,
+        after: None,
+        stop_requested: task.stop(),
+        progress: life.and_then(|life| life.progress.clone()),
+    };
+    Sketch {
+        view,
+        payload: task.payload.clone(),
+        checkpoint: task.checkpoint().map(|checkpoint| checkpoint.data.clone()),
+        result: life.and_then(|life| life.result.clone()),
+    }
+}
+
+/// The life of a task, its own view still a sketch.
+pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
+    let life = of.life.as_deref();
+    let created = TransitionView {
+        at: rfc3339(of.created),
+        seq: of.born,
+        from: None,
+        to: Status::Pending,
+        reason: Some(Reason::Created),
+        by: of.submitter().to_string(),
+        note: None,
+    };
+    let later = life.iter().flat_map(|life| life.transitions.iter()).map(transition);
+    let sketch = task(of, now);
+    let history = History {
+        task: sketch.view.clone(),
+        transitions: std::iter::once(created).chain(later).collect(),
+        transitions_dropped: life.map_or(0, |life| life.transitions.dropped),
+        attempts: life
+            .iter()
+            .flat_map(|life| life.attempts.iter())
+            .map(|one| attempt(of.id, one))
+            .collect(),
+    };
+    (sketch, history)
+}
+
+fn transition(line: &Transition) -> TransitionView {
+    let wait = line.wait.map(|wait| format!("next run in {}", span(wait)));
+    let parts = [line.note.as_ref().map(Text::to_string), wait];
+    let note = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    TransitionView {
+        at: rfc3339(line.at),
+        seq: line.seq,
+        from: Some(line.from),
+        to: line.to,
+        reason: line.reason,
+        by: line.by.to_string(),
+        note: Some(note).filter(|note| !note.is_empty()),
+    }
+}
+
+fn attempt(task: TaskId, attempt: &Attempt) -> AttemptView {
+    let end = attempt.end.as_ref();
+    AttemptView {
+        attempt: attempt.number,
+        fence: attempt.fence,
+        executor_id: attempt.worker,
+        leased_at: rfc3339(attempt.leased),
+        started_at: attempt.started.map(rfc3339),
+        ended_at: end.map(|end| rfc3339(end.at)),
+        wait_ms: attempt.waited,
+        outcome: end.map(|end| end.outcome),
+        exit_code: end.and_then(|end| end.exit_code),
+        signal: end.and_then(|end| end.signal),
+        error: end.and_then(|end| end.error.as_ref()).map(Text::to_string),
+        log: log_path(task, attempt.number),
+    }
+}
+
+/// The log of an attempt, below the data directory.
+pub(crate) fn log_path(task: TaskId, attempt: u32) -> String {
+    format!("logs/{task}/{attempt}.log")
+}
+
+/// What a worker must stop, as far as people asked for it.
+pub(crate) fn orders(state: &State, worker: WorkerId) -> Vec<StopOrder> {
+    let held = state.held(worker).filter_map(|task| Some((task, task.lease()?)));
+    held.filter_map(|(task, lease)| {
+        let stop = stop_word(task.stop()?);
+        Some(StopOrder { task: task.id, fence: lease.fence, stop })
+    })
+    .collect()
+}
+
+/// The stop as the executor is told it.
+pub(crate) const fn stop_word(stop: Stop) -> StopWord {
+    match stop {
+        Stop::Cancel => StopWord::Cancel,
+        Stop::Pause => StopWord::Pause,
+        Stop::Reset => StopWord::Shutdown,
+    }
+}
+
+/// A worker.
+pub(crate) fn worker(state: &State, worker: &Worker, silent: Millis) -> WorkerView {
+    let said = &worker.registration;
+    let held = state.held(worker.id).filter_map(|task| Some((task, task.lease()?)));
+    WorkerView {
+        id: worker.id,
+        name: said.name.to_string(),
+        status: worker.standing.word().to_owned(),
+        pid: said.process.pid,
+        host: said.host.to_string(),
+        version: said.version.to_string(),
+        types: said.kinds.iter().map(Text::to_string).collect(),
+        slots: said.slots,
+        silent_ms: silent,
+        holds: held.map(|(task, lease)| holds(task, lease)).collect(),
+    }
+}
+
+fn holds(task: &Task, lease: &Lease) -> HeldView {
+    HeldView {
+        task: task.id,
+        kind: task.kind.to_string(),
+        fence: lease.fence,
+        since: rfc3339(task.attempt(lease.fence).map_or(task.updated, |attempt| attempt.leased)),
+        progress: task.life.as_ref().and_then(|life| life.progress.clone()),
+    }
+}
+
+/// An event of the stream.
+pub(crate) fn event(recorded: &Recorded) -> EventView {
+    let Recorded { stamp, event, kind, from, to } = recorded;
+    let changed = from != to;
+    EventView {
+        seq: stamp.seq,
+        at: rfc3339(stamp.wall),
+        event: event.word().to_owned(),
+        task: event.task(),
+        kind: kind.as_ref().map(Text::to_string),
+        from: from.filter(|_| changed),
+        to: to.filter(|_| changed),
+        reason: reason(event),
+        by: match &stamp.by {
+            Actor::Daemon => "daemon".to_owned(),
+            by => by.to_string(),
+        },
+        note: note(event),
+    }
+}
+
+fn reason(event: &Event) -> Option<Reason> {
+    match event {
+        Event::Submitted(_) => Some(Reason::Created),
+        Event::Leased(_) => Some(Reason::Dispatched),
+        Event::Ended(ended) => Some(ended.reason),
+        Event::Moved(moved) => Some(moved.reason),
+        Event::WorkerMoved(moved) => moved.reason,
+        Event::Heard(_)
+        | Event::Checkpointed(_)
+        | Event::StopRequested(_)
+        | Event::Hurried(_)
+        | Event::WorkerJoined(_)
+        | Event::Refused(_)
+        | Event::Started(_) => None,
+    }
+}
+
+fn note(event: &Event) -> Option<String> {
+    let wait = |wait: Option<Millis>| wait.map(|wait| format!("next run in {}", span(wait)));
+    match event {
+        Event::Submitted(submitted) => {
+            submitted.spec.retry_of.map(|old| format!("runs task {old} again"))
+        }
+        Event::Leased(leased) => Some(format!("worker {}, token {}", leased.worker, leased.fence)),
+        Event::Ended(ended) => {
+            let error = ended.error.as_ref().map(Text::to_string);
+            let parts: Vec<_> = [error, wait(ended.wait)].into_iter().flatten().collect();
+            (!parts.is_empty()).then(|| parts.join("; "))
+        }
+        Event::Moved(moved) => wait(moved.wait),
+        Event::StopRequested(asked) => Some(asked.stop.word().to_owned()),
+        Event::WorkerJoined(joined) => {
+            Some(format!("worker {} ({})", joined.worker, joined.registration.name))
+        }
+        Event::WorkerMoved(moved) => {
+            Some(format!("worker {} is {}", moved.worker, moved.to.word()))
+        }
+        Event::Heard(heard) => Some(format!("worker {}", heard.worker)),
+        Event::Refused(refused) => Some(refused.note()),
+        Event::Started(started) => Some(format!("version {}", started.version)),
+        Event::Checkpointed(_) | Event::Hurried(_) => None,
+    }
+}

@@ -1,0 +1,163 @@
+//! The world's own account of what was acknowledged: small, independent, and compared with the
+//! engine.
+
+use crate::engine::{Recorded, Ticket};
+use crate::kernel::event::Event;
+use crate::kernel::ids::{Fence, Seq, TaskId};
+use crate::kernel::status::Status;
+use crate::kernel::{Answer, Command, Rejection, State};
+use std::collections::BTreeMap;
+
+/// What is known of one task from answers and published events alone.
+#[derive(Clone, Debug, Default)]
+struct Known {
+    payload: Option<String>,
+    key: Option<String>,
+    end: Option<Status>,
+    checkpoint: Option<(Seq, String)>,
+    failed_attempts: u32,
+    max_retry: u32,
+}
+
+/// The account.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    tasks: BTreeMap<TaskId, Known>,
+    keys: BTreeMap<String, TaskId>,
+    last_seq: Seq,
+    last_fence: Fence,
+    /// Records of heartbeats published with a frame; their loss is allowed only with that frame.
+    asked: Vec<Command>,
+    answers: BTreeMap<Ticket, Vec<Result<Answer, Rejection>>>,
+}
+
+impl Account {
+    /// Notes what is being asked, to be matched with the answers.
+    pub(super) fn asked(&mut self, commands: &[Command]) {
+        self.asked = commands.to_vec();
+    }
+
+    /// The engine is gone: nobody waits any more.
+    pub(super) fn engine_gone(&mut self) {
+        self.answers.clear();
+    }
+
+    pub(super) fn answered(&mut self, to: Ticket, answers: Vec<Result<Answer, Rejection>>) {
+        for (command, answer) in self.asked.iter().zip(&answers) {
+            if let (Command::Submit(spec), Ok(Answer::Submitted { task, .. })) = (command, answer) {
+                let known = self.tasks.entry(*task).or_default();
+                known.payload = Some(spec.payload.to_string());
+                known.key = spec.key.as_ref().map(ToString::to_string);
+                if let Some(key) = &spec.key {
+                    let first = *self.keys.entry(key.to_string()).or_insert(*task);
+                    assert_eq!(first, *task, "I18: key {key} names two tasks");
+                }
+            }
+        }
+        self.asked.clear();
+        self.answers.insert(to, answers);
+    }
+
+    pub(super) fn take_answers(
+        &mut self,
+        ticket: Ticket,
+    ) -> Option<Vec<Result<Answer, Rejection>>> {
+        self.answers.remove(&ticket)
+    }
+
+    /// A published event is durable.
+    pub(super) fn saw(&mut self, recorded: &Recorded) {
+        assert!(
+            self.last_seq < recorded.stamp.seq,
+            "I6: sequence {} after {}",
+            recorded.stamp.seq,
+            self.last_seq
+        );
+        self.last_seq = recorded.stamp.seq;
+        let Some(id) = recorded.event.task() else { return };
+        let known = self.tasks.entry(id).or_default();
+        if let (Some(end), Some(to)) = (known.end, recorded.to) {
+            assert_eq!(end, to, "I12: task {id} ended as {end} and is now {to}");
+        }
+        if let Some(to) = recorded.to.filter(|to| to.is_terminal()) {
+            known.end = Some(to);
+        }
+        match &recorded.event {
+            Event::Submitted(event) => known.max_retry = event.spec.max_retry,
+            Event::StopRequested(event) => {
+                known.max_retry = event.max_retry.unwrap_or(known.max_retry);
+            }
+            Event::Leased(event) => {
+                assert!(
+                    self.last_fence < event.fence,
+                    "I13: token {} after {}",
+                    event.fence,
+                    self.last_fence
+                );
+                self.last_fence = event.fence;
+            }
+            Event::Checkpointed(event) => {
+                known.checkpoint = Some((recorded.stamp.seq, event.data.to_string()));
+            }
+            Event::Ended(event) if event.to == Status::Retrying => {
+                known.failed_attempts += 1;
+                let allowed = known.max_retry + 1;
+                assert!(
+                    known.failed_attempts <= allowed,
+                    "I15: task {id} failed {} times",
+                    known.failed_attempts
+                );
+            }
+            _ => {}
+        }
+    }
+
+    /// After a recovery: everything acknowledged is there, as it was acknowledged.
+    pub(super) fn compare(&mut self, state: &State) {
+        // What was durable and not yet published when the engine died is true all the same.
+        for task in state.tasks() {
+            let known = self.tasks.entry(task.id).or_default();
+            known.max_retry = task.max_retry;
+            known.failed_attempts = known.failed_attempts.max(task.retry_count);
+            let acknowledged = known.checkpoint.as_ref().map_or(Seq(0), |(seq, _)| *seq);
+            if let Some(newer) = task.checkpoint().filter(|kept| acknowledged < kept.seq) {
+                known.checkpoint = Some((newer.seq, newer.data.to_string()));
+            }
+        }
+        assert!(self.last_seq < state.next_seq(), "I1: sequence {} is gone", self.last_seq);
+        for (id, known) in &self.tasks {
+            let Some(task) = state.task(*id) else { panic!("I1: task {id} is gone") };
+            if let Some(payload) = &known.payload {
+                assert_eq!(&*task.payload, payload, "I2: task {id} has another payload");
+            }
+            if let Some(key) = &known.key {
+                assert_eq!(
+                    task.key().map(ToString::to_string).as_ref(),
+                    Some(key),
+                    "I18: task {id}"
+                );
+            }
+            if let Some(end) = known.end {
+                assert_eq!(task.status, end, "I12: task {id} ended as {end}");
+            }
+            if let Some((seq, data)) = &known.checkpoint {
+                let kept =
+                    task.checkpoint().unwrap_or_else(|| panic!("I1: a checkpoint of {id} is gone"));
+                assert!(*seq <= kept.seq, "I16: task {id} went back to an older checkpoint");
+                if *seq == kept.seq {
+                    assert_eq!(&*kept.data, data, "I16: task {id} has another checkpoint");
+                }
+            }
+        }
+    }
+
+    /// What costs little and must hold after every step.
+    pub(super) fn glance(&self, state: &State) {
+        assert!(self.last_seq < state.next_seq(), "I7: published ahead of the state");
+    }
+
+    /// The last checkpoint that was published for a task.
+    pub(super) fn checkpoint(&self, id: TaskId) -> Option<&str> {
+        self.tasks.get(&id)?.checkpoint.as_ref().map(|(_, data)| data.as_str())
+    }
+}

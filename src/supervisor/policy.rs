@@ -1,0 +1,300 @@
+//! When to start a child, when to give up waiting for a sign of it, how long to wait after it
+//! ended. No clock and no process: instants are spans since the supervisor began, and the caller
+//! does what the answers say.
+
+use std::time::Duration;
+
+/// An instant: the time since the supervisor began, on the monotonic clock.
+pub(crate) type Now = Duration;
+
+/// How fast to restart and how long to be patient.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    /// The wait after the second crash in a row, after the first there is none; each further one
+    /// doubles it.
+    pub delay_first: Duration,
+    /// The longest wait. A child that reaches it is parked: tried at this interval, and no longer
+    /// reported each time.
+    pub delay_max: Duration,
+    /// A child silent for so long is killed.
+    pub silent_after: Duration,
+    /// A child that has shown signs of life over so long a time is healthy: its crashes before
+    /// are forgotten.
+    pub healthy_after: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self {
+            delay_first: Duration::from_secs(1),
+            delay_max: Duration::from_secs(30),
+            silent_after: Duration::from_secs(90),
+            healthy_after: Duration::from_mins(1),
+        }
+    }
+}
+
+impl Pace {
+    /// The wait after the `crashes`-th crash in a row.
+    fn delay(&self, crashes: u32) -> Duration {
+        let doublings = match crashes {
+            0 | 1 => return Duration::ZERO,
+            n => n.saturating_sub(2),
+        };
+        let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
+        self.delay_first.saturating_mul(factor).min(self.delay_max)
+    }
+}
+
+/// What the care for one child has come to, where somebody should hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// It does its work from now on: an engine serves.
+    Ready,
+    /// It has been well for long enough; crashes before are forgotten.
+    Recovered,
+    /// It ended and will be started again after this wait.
+    Restarting(Duration),
+    /// It keeps ending; from now on it is tried at the longest wait, without a word each time.
+    Parked(Duration),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Life {
+    /// Not running; to be started at this instant.
+    Waiting { until: Now },
+    /// Running; `first` is its first sign of work, `last` its last one of life, or its start.
+    Running { first: Option<Now>, last: Now },
+    /// Sent SIGKILL; its end has not been seen yet.
+    Killed,
+}
+
+/// The care for one child.
+#[derive(Clone, Debug)]
+pub(crate) struct Care {
+    pace: Pace,
+    life: Life,
+    crashes: u32,
+}
+
+impl Care {
+    /// Care for a child that should start at once.
+    pub(crate) const fn new(pace: Pace, now: Now) -> Self {
+        Self { pace, life: Life::Waiting { until: now }, crashes: 0 }
+    }
+
+    /// Whether it is time to start the child.
+    pub(crate) fn is_due(&self, now: Now) -> bool {
+        matches!(self.life, Life::Waiting { until } if until <= now)
+    }
+
+    /// The child was started.
+    pub(crate) fn started(&mut self, now: Now) {
+        self.life = Life::Running { first: None, last: now };
+    }
+
+    /// The child showed a sign of life, if not yet of work.
+    pub(crate) fn stirred(&mut self, now: Now) {
+        if let Life::Running { last, .. } = &mut self.life {
+            *last = now;
+        }
+    }
+
+    /// The child showed a sign of doing its work.
+    pub(crate) fn heard(&mut self, now: Now) -> Option<News> {
+        let Life::Running { first, last } = &mut self.life else { return None };
+        *last = now;
+        let Some(first) = *first else {
+            *first = Some(now);
+            return Some(News::Ready);
+        };
+        let well = self.pace.healthy_after <= now.saturating_sub(first);
+        let was_parked = self.is_parked();
+        if well && 0 < self.crashes {
+            self.crashes = 0;
+            return was_parked.then_some(News::Recovered);
+        }
+        None
+    }
+
+    /// Whether the child has been silent for too long and must be killed. Says so once.
+    pub(crate) fn is_overdue(&mut self, now: Now) -> bool {
+        let overdue = matches!(self.life, Life::Running { last, .. }
+            if self.pace.silent_after <= now.saturating_sub(last));
+        if overdue {
+            self.life = Life::Killed;
+        }
+        overdue
+    }
+
+    /// The supervisor itself was late by `span` (stopped, or starved of its processor): what was
+    /// not heard in that time counts for nothing.
+    pub(crate) fn excuse(&mut self, span: Duration) {
+        if let Life::Running { last, .. } = &mut self.life {
+            *last = last.saturating_add(span);
+        }
+    }
+
+    /// The child ended, or could not be started.
+    pub(crate) fn ended(&mut self, now: Now) -> Option<News> {
+        let was_parked = self.is_parked();
+        self.crashes = self.crashes.saturating_add(1);
+        let wait = self.pace.delay(self.crashes);
+        self.life = Life::Waiting { until: now.saturating_add(wait) };
+        match (was_parked, self.is_parked()) {
+            (true, _) => None,
+            (false, true) => Some(News::Parked(wait)),
+            (false, false) => Some(News::Restarting(wait)),
+        }
+    }
+
+    /// Crashes in a row, as far as they are not forgotten.
+    pub(crate) const fn crashes(&self) -> u32 {
+        self.crashes
+    }
+
+    /// When something must be done if nothing happens before.
+    pub(crate) fn next_wake(&self) -> Option<Now> {
+        match self.life {
+            Life::Waiting { until } => Some(until),
+            Life::Running { last, .. } => Some(last.saturating_add(self.pace.silent_after)),
+            Life::Killed => None,
+        }
+    }
+
+    fn is_parked(&self) -> bool {
+        self.pace.delay_max <= self.pace.delay(self.crashes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn secs(n: u32) -> Now {
+        SECOND * n
+    }
+
+    /// Runs a child that lives `life` seconds and shows a sign each second, `times` times over;
+    /// returns the waits before each start and the news of each end.
+    fn crash_loop(care: &mut Care, life: u32, times: u32) -> (Vec<u64>, Vec<Option<News>>) {
+        let (mut now, mut waits, mut news) = (Now::ZERO, Vec::new(), Vec::new());
+        for _ in 0..times {
+            let due = care.next_wake().unwrap().max(now);
+            waits.push(due.saturating_sub(now).as_secs());
+            now = due;
+            assert!(care.is_due(now));
+            care.started(now);
+            for _ in 0..life {
+                care.heard(now);
+                now += SECOND;
+            }
+            news.push(care.ended(now));
+        }
+        (waits, news)
+    }
+
+    // spec: SUP-005
+    #[test]
+    fn a_child_that_lives_two_seconds_for_ever_ends_at_the_cap_and_is_reported_once() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        let (waits, news) = crash_loop(&mut care, 2, 100);
+        assert_eq!(waits[..9], [0, 0, 1, 2, 4, 8, 16, 30, 30]);
+        assert!(waits[9..].iter().all(|wait| *wait == 30));
+        let said: Vec<_> = news.into_iter().flatten().collect();
+        assert_eq!(said.len(), 7, "six restarts and one word about parking: {said:?}");
+        assert_eq!(said.last(), Some(&News::Parked(secs(30))));
+    }
+
+    // spec: SUP-005
+    #[test]
+    fn fifty_nine_seconds_of_health_reset_nothing_and_a_minute_resets_all() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        let (waits, _) = crash_loop(&mut care, 59, 20);
+        assert_eq!(waits.last(), Some(&30));
+        let (waits, news) = crash_loop(&mut care, 62, 5);
+        assert_eq!(waits[1..], [0, 0, 0, 0], "a crash an hour is restarted at once");
+        assert_eq!(news.last(), Some(&Some(News::Restarting(Duration::ZERO))));
+    }
+
+    #[test]
+    fn a_parked_child_that_recovers_is_reported_once_and_may_be_parked_again() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        crash_loop(&mut care, 1, 20);
+        let start = care.next_wake().unwrap();
+        care.started(start);
+        let news: Vec<_> = (0..200).filter_map(|n| care.heard(start + secs(n))).collect();
+        assert_eq!(news, [News::Ready, News::Recovered]);
+        care.ended(start + secs(200));
+        let (_, news) = crash_loop(&mut care, 0, 20);
+        assert_eq!(news.iter().flatten().filter(|n| matches!(n, News::Parked(_))).count(), 1);
+    }
+
+    // spec: SUP-004
+    #[test]
+    fn a_child_silent_for_ninety_seconds_is_killed_and_not_a_moment_earlier() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        care.started(secs(10));
+        care.heard(secs(20));
+        assert_eq!(care.next_wake(), Some(secs(110)));
+        assert!(!care.is_overdue(secs(110).saturating_sub(Duration::from_millis(1))));
+        assert!(care.is_overdue(secs(110)));
+        assert!(!care.is_overdue(secs(500)), "it is killed once");
+        assert_eq!(care.next_wake(), None, "then only its end matters");
+        assert_eq!(care.ended(secs(501)), Some(News::Restarting(Duration::ZERO)));
+    }
+
+    #[test]
+    fn a_child_that_hangs_after_every_start_is_not_taken_for_healthy() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        let mut now = Now::ZERO;
+        for _ in 0..20 {
+            now = care.next_wake().unwrap().max(now);
+            care.started(now);
+            care.heard(now);
+            now += secs(90);
+            assert!(care.is_overdue(now));
+            care.ended(now);
+        }
+        assert_eq!(care.next_wake(), Some(now + secs(30)));
+    }
+
+    // spec: SUP-004
+    #[test]
+    fn a_long_recovery_is_life_but_neither_work_nor_health() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        care.started(Now::ZERO);
+        for n in 0..100 {
+            care.stirred(secs(10 * n));
+            assert!(!care.is_overdue(secs(10 * n + 9)));
+        }
+        assert_eq!(care.heard(secs(1000)), Some(News::Ready));
+        care.ended(secs(1001));
+        care.started(secs(1001));
+        for n in 1001..1061 {
+            care.stirred(secs(n));
+            care.heard(secs(n));
+        }
+        assert_eq!(care.crashes(), 1, "a minute of recovery is no minute of health");
+    }
+
+    // spec: SUP-004
+    #[test]
+    fn time_the_supervisor_slept_through_is_not_held_against_a_child() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        care.started(Now::ZERO);
+        care.excuse(secs(3600));
+        assert!(!care.is_overdue(secs(3600)));
+        assert!(care.is_overdue(secs(3690)));
+    }
+
+    #[test]
+    fn no_number_of_crashes_overflows_the_wait() {
+        let pace = Pace::default();
+        assert_eq!(pace.delay(u32::MAX), secs(30));
+        assert_eq!(pace.delay(34), secs(30));
+        assert_eq!(pace.delay(33), secs(30));
+    }
+}

@@ -1,0 +1,263 @@
+//! A store with a history in it, made by the engine on a real disk: what the tests of the journal
+//! tool and of the format look at.
+
+use midwatch::engine::{Engine, Input, Output, Start, Ticket, write_snapshot};
+use midwatch::journal::segment::HEADER_BYTES;
+use midwatch::journal::{FrameAt, Host, Options, RealDisk, Visitor, salvage};
+use midwatch::kernel::event::{Actor, Registration, Standing};
+use midwatch::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
+use midwatch::kernel::ids::{ProcessId, WorkerId};
+use midwatch::kernel::rules::Rules;
+use midwatch::kernel::status::{Outcome, Reason};
+use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
+use midwatch::kernel::verdict::Verb;
+use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) const SECRET: SecretHash = SecretHash([0xAB; 16]);
+
+/// An engine at work in a directory of its own.
+pub(crate) struct Bench {
+    pub(crate) dir: tempfile::TempDir,
+    engine: Option<Engine<RealDisk>>,
+    now: Moment,
+    starts: u64,
+    tickets: u64,
+    /// Snapshots are taken as soon as they are due.
+    snapshots: bool,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with_snapshots(u64::MAX)
+    }
+
+    /// A bench whose engine takes a snapshot after so many record bytes.
+    pub(crate) fn with_snapshots(after: u64) -> Self {
+        let now = Moment {
+            wall: Timestamp(1_773_454_200_000),
+            life: LifeTime(0),
+            service: ServiceTime(0),
+            dice: 7,
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let mut bench =
+            Self { dir, engine: None, now, starts: 0, tickets: 0, snapshots: after != u64::MAX };
+        bench.start();
+        if let Some(engine) = &mut bench.engine {
+            engine.set_snapshot_after(after);
+        }
+        bench
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts an engine on what is there.
+    pub(crate) fn start(&mut self) {
+        self.starts += 1;
+        let host = Host { machine_id: [1; 16], boot_id: [2; 16], random: self.starts };
+        let options = Options { segment_size: 8 << 10, reserve: 16 << 10, ..Options::default() };
+        let disk = RealDisk::open(self.dir.path()).unwrap();
+        let (mut engine, recovery) = Engine::open(disk, options, host, Rules::default()).unwrap();
+        let start = Start {
+            version: "0.1.0".into(),
+            boot_id: "b0".into(),
+            boot_clock: Millis(5_000),
+            skipped_ahead: recovery.skipped_ahead,
+            dead: Vec::new(),
+        };
+        engine.start(start, self.now).unwrap();
+        self.engine = Some(engine);
+    }
+
+    /// The process is gone without a word.
+    pub(crate) fn kill(&mut self) {
+        self.engine = None;
+    }
+
+    /// The engine ends as it should.
+    pub(crate) fn close(&mut self) {
+        self.engine.take().unwrap().close().unwrap();
+    }
+
+    pub(crate) fn wait(&mut self, span: Millis) {
+        self.now.wall = self.now.wall.after(span);
+        self.now.life = self.now.life.after(span);
+        self.now.service = self.now.service.after(span);
+    }
+
+    /// One turn with these inputs; whatever it answers.
+    fn step(&mut self, input: Input) -> Vec<Answer> {
+        self.wait(Millis(10));
+        let engine = self.engine.as_mut().unwrap();
+        let mut answers = Vec::new();
+        let mut inputs = vec![input];
+        while !inputs.is_empty() {
+            for output in engine.step(std::mem::take(&mut inputs), self.now).unwrap() {
+                match output {
+                    Output::Answers { answers: given, .. } => {
+                        answers.extend(given.into_iter().map(Result::unwrap));
+                    }
+                    Output::Snapshot { image, writer } if self.snapshots => {
+                        let written = write_snapshot(&image, *writer);
+                        inputs.push(Input::SnapshotWritten(written));
+                    }
+                    Output::Snapshot { .. } | Output::Sweep { .. } | Output::Events(_) => {}
+                }
+            }
+        }
+        answers
+    }
+
+    pub(crate) fn ask(&mut self, commands: Vec<Command>) -> Vec<Answer> {
+        self.tickets += 1;
+        let from = Ticket(self.tickets);
+        self.step(Input::Ask { from, by: Actor::User(1000), commands })
+    }
+
+    pub(crate) fn ask_one(&mut self, command: Command) -> Answer {
+        self.ask(vec![command]).pop().unwrap()
+    }
+
+    pub(crate) fn submit(&mut self, payload: &str) -> TaskId {
+        self.submit_spec(TaskSpec::new("fetch", payload))
+    }
+
+    pub(crate) fn submit_spec(&mut self, spec: TaskSpec) -> TaskId {
+        match self.ask_one(Command::Submit(spec)) {
+            Answer::Submitted { task, .. } => task,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// So many tasks in one frame.
+    pub(crate) fn submit_many(&mut self, count: u64) {
+        let spec = |number| Command::Submit(TaskSpec::new("fetch", format!("[{number}]")));
+        self.ask((0..count).map(spec).collect());
+    }
+
+    pub(crate) fn act(&mut self, task: TaskId, verb: Verb) {
+        self.ask_one(Command::Act { task, verb, max_retry: None, fresh: false });
+    }
+
+    pub(crate) fn register(&mut self) -> WorkerId {
+        let registration = Registration {
+            name: "w1".into(),
+            process: process(700),
+            host: "relay-7".into(),
+            version: "0.1.0".into(),
+            lock: "run/worker-1.lock".into(),
+            kinds: vec!["fetch".into()],
+            slots: 8,
+        };
+        match self.ask_one(Command::Register(registration)) {
+            Answer::Registered(worker) => worker,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Leases the best task there is.
+    pub(crate) fn lease(&mut self, worker: WorkerId) -> Proof {
+        match self.ask_one(Command::Lease { worker, secrets: vec![SECRET] }) {
+            Answer::Leased(leases) => proof(worker, leases[0]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn end(&mut self, proof: Proof, outcome: Outcome) {
+        let report = EndReport {
+            outcome,
+            started: true,
+            exit_code: Some(if outcome == Outcome::Success { 0 } else { 75 }),
+            signal: None,
+            result: (outcome == Outcome::Success).then(|| r#"{"rows":41}"#.into()),
+            error: (outcome != Outcome::Success).then(|| "HTTP 502".into()),
+        };
+        self.ask_one(Command::End { proof, report });
+    }
+
+    /// A history that holds every kind of event and every optional field.
+    pub(crate) fn full_history(&mut self) {
+        let worker = self.register();
+        let spec = TaskSpec {
+            priority: -3,
+            max_retry: 1,
+            timeout: Some(Millis::secs(600)),
+            delay: Some(Millis(1)),
+            key: Some("nightly-2026".into()),
+            checkpoint: Some("[1]".into()),
+            ..TaskSpec::new("fetch", "{\n  \"größe\": 12345678901234567890.10 ,\"s\":\"a\\nb\"\n}")
+        };
+        let first = self.submit_spec(spec);
+        self.wait(Millis(5));
+        let proof = self.lease(worker);
+        let progress = Progress { done: 1, total: Some(9), note: Some("half".to_owned()) };
+        let hold = HoldReport { proof, process: Some(process(701)), progress: Some(progress) };
+        self.ask_one(Command::Heartbeat { worker, holds: vec![hold] });
+        self.ask_one(Command::Checkpoint { proof, data: r#"{"cursor":"o_99123"}"#.into() });
+        self.end(proof, Outcome::Retryable);
+        self.act(first, Verb::RunNow);
+        let proof = self.lease(worker);
+        self.end(proof, Outcome::Retryable); // retries exhausted
+        self.act(first, Verb::Retry);
+        let proof = self.lease(worker);
+        self.end(Proof { fence: Fence(1), ..proof }, Outcome::Success); // refused
+        self.end(proof, Outcome::Success);
+        let at = self.now.wall.after(Millis::secs(3600));
+        let spec = TaskSpec { at: Some(at), ..TaskSpec::new("fetch", "null") };
+        let later = self.submit_spec(spec);
+        self.act(later, Verb::Pause);
+        self.act(later, Verb::Resume);
+        self.act(later, Verb::Cancel);
+        let stuck = self.submit("[]");
+        self.lease(worker);
+        let reset =
+            Command::Act { task: stuck, verb: Verb::Reset, max_retry: Some(7), fresh: false };
+        self.ask_one(reset);
+        self.ask_one(Command::Silent { worker, standing: Standing::Suspect });
+        self.step(Input::WorkerDied { worker, reason: Reason::WorkerCrash });
+    }
+
+    /// The segments, oldest first.
+    pub(crate) fn segments(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.path().join("journal")).unwrap();
+        let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// Where each whole frame of a segment begins, and the length of its records.
+    pub(crate) fn frames(&self, segment: &Path) -> Vec<(u64, u64)> {
+        struct Frames(String, Vec<(u64, u64)>);
+        impl Visitor for Frames {
+            fn frame(&mut self, frame: &FrameAt<'_>) -> Result<(), String> {
+                if self.0.ends_with(frame.file) {
+                    self.1.push((frame.offset, frame.body_bytes));
+                }
+                Ok(())
+            }
+        }
+        let mut frames = Frames(segment.display().to_string(), Vec::new());
+        salvage(&RealDisk::open(self.path()).unwrap(), &mut frames).unwrap();
+        assert!(frames.1.iter().all(|(offset, _)| HEADER_BYTES <= *offset));
+        frames.1
+    }
+}
+
+/// Changes the bytes of a file.
+pub(crate) fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = fs::read(path).unwrap();
+    change(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+fn process(pid: u32) -> ProcessId {
+    ProcessId { pid, start_time: 12_345, boot_id: "b0".to_owned(), pid_namespace: 4_026_531_836 }
+}
+
+fn proof(worker: WorkerId, (task, fence): (TaskId, Fence)) -> Proof {
+    Proof { worker, task, fence, secret: SECRET }
+}

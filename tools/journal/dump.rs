@@ -1,0 +1,147 @@
+//! `dump`: the records as JSON, one a line.
+
+use super::check::{First, base, is_ignorable};
+use super::failure::{DAMAGED, Failure, note};
+use super::place::Store;
+use midwatch::engine::codec::{self, CodecError, Kept};
+use midwatch::engine::dump::{kept_json, record_json};
+use midwatch::engine::hex;
+use midwatch::journal::{JournalError, Place, Record, Report, Visitor, read_snapshot, scan};
+use midwatch::kernel::event::Event;
+use midwatch::kernel::ids::{Seq, TaskId};
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Which records are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Range {
+    pub(crate) from: Option<u64>,
+    pub(crate) to: Option<u64>,
+    pub(crate) task: Option<TaskId>,
+}
+
+/// Prints what is wanted; the exit code.
+///
+/// Damage ends it with a message after the last good record before it; a body that nobody can
+/// read is printed as it is.
+pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u8, Failure> {
+    let mut print = Print { out, range, failed: None, done: false, unreadable: 0 };
+    print_snapshot(store, &mut print)?;
+    let scanned = scan(&store.disk, &mut print);
+    let Print { failed, done, unreadable, .. } = print;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
+    match scanned {
+        Ok(report) => store.check_there(&report)?,
+        Err(_) if done => {}
+        Err(error) => return Err(store.refusal(&error)),
+    }
+    if unreadable != 0 {
+        let dir = &store.argument;
+        return Err(Failure::new(DAMAGED, format!("{unreadable} records have no readable body"))
+            .with_help(format!("midwatch-journal verify{dir} names the first of them")));
+    }
+    Ok(0)
+}
+
+/// What stands for the records that are gone comes first.
+fn print_snapshot<W: Write>(store: &Store, print: &mut Print<'_, W>) -> Result<(), Failure> {
+    let mut first = First::default();
+    let found: Result<Report, JournalError> = store.read(|disk| scan(disk, &mut first));
+    // What a damaged store still gives is printed; the scan that prints will say what is wrong.
+    let Ok(report) = found else { return Ok(()) };
+    let Some(seq) = base(&report, first.number) else { return Ok(()) };
+    let earliest = report.first_seq;
+    if print.range.from.is_some_and(|from| earliest <= from) {
+        return Ok(());
+    }
+    note(format!(
+        "the earliest record held is {earliest}; the snapshot at {seq} stands for those before it"
+    ));
+    if print.range.from.is_some() {
+        return Ok(());
+    }
+    let read = read_snapshot(&store.disk, seq, |record| print.kept(Seq(seq), record));
+    match (print.failed.take(), read) {
+        (Some(error), _) => Err(error.into()),
+        (None, Err(error)) => Err(store.refusal(&error)),
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+struct Print<'w, W> {
+    out: &'w mut W,
+    range: Range,
+    /// The output could not be written.
+    failed: Option<io::Error>,
+    /// The last wanted record was printed.
+    done: bool,
+    unreadable: u64,
+}
+
+impl<W: Write> Print<'_, W> {
+    /// Prints a line; an `Err` ends the scan, and its text is seen by nobody.
+    fn line(&mut self, line: &str) -> Result<(), String> {
+        writeln!(self.out, "{line}").map_err(|error| {
+            let text = error.to_string();
+            self.failed = Some(error);
+            text
+        })
+    }
+
+    fn kept(&mut self, seq: Seq, record: Record<'_>) -> Result<(), String> {
+        let kept = match codec::decode_kept(record.kind, record.body) {
+            Ok(kept) => kept,
+            Err(error) => return self.raw(seq.0, record, &error),
+        };
+        let wanted = match (&kept, self.range.task) {
+            (_, None) => true,
+            (Kept::Task(task), Some(wanted)) => task.id == wanted,
+            (Kept::Head(_) | Kept::Worker(_), Some(_)) => false,
+        };
+        if wanted { self.line(&kept_json(seq, &kept)) } else { Ok(()) }
+    }
+
+    /// A record that this version cannot read, as it is.
+    fn raw(&mut self, seq: u64, record: Record<'_>, error: &CodecError) -> Result<(), String> {
+        if !is_ignorable(error, record) {
+            self.unreadable += 1;
+        }
+        let line = json!({
+            "seq": seq,
+            "event": null,
+            "kind": record.kind,
+            "ignorable": record.ignorable,
+            "error": error.to_string(),
+            "body": hex(record.body),
+        });
+        self.line(&line.to_string())
+    }
+}
+
+impl<W: Write> Visitor for Print<'_, W> {
+    fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
+        let Range { from, to, task } = self.range;
+        if from.is_some_and(|from| place.seq < from) {
+            return Ok(());
+        }
+        if to.is_some_and(|to| to < place.seq) {
+            self.done = true;
+            return Err("all that was wanted is printed".to_owned());
+        }
+        match codec::decode(Seq(place.seq), record.kind, record.body) {
+            Ok((_, event)) if task.is_some_and(|task| !concerns(&event, task)) => Ok(()),
+            Ok((stamp, event)) => self.line(&record_json(&stamp, &event)),
+            Err(_) if task.is_some() => Ok(()),
+            Err(error) => self.raw(place.seq, record, &error),
+        }
+    }
+}
+
+fn concerns(event: &Event, task: TaskId) -> bool {
+    match event {
+        Event::Heard(heard) => heard.holds.iter().any(|held| held.task == task),
+        _ => event.task() == Some(task),
+    }
+}
