@@ -105,19 +105,34 @@ impl Drop for Crew {
     }
 }
 
+/// Starts `midwatch worker` with a config made from the setup.
 fn spawn_worker(setup: &serde_json::Value) -> Child {
-    let log = File::options().create(true).append(true).open("/tmp/midwatch-it-worker.log");
-    let log = log.unwrap_or_else(|_| File::open("/dev/null").unwrap());
-    let tests = std::env::current_exe().unwrap();
-    let target = tests.parent().and_then(Path::parent).unwrap();
-    Command::new(target.join("examples/bare-worker"))
-        .env("MW_TEST_WORKER", setup.to_string())
-        .env("SECRET", "1")
-        .env("PASSED", "on")
-        .stdout(log.try_clone().unwrap())
-        .stderr(log)
-        .spawn()
-        .unwrap()
+    let data_dir = Path::new(setup["data_dir"].as_str().unwrap());
+    let mut config = String::new();
+    for (kind, script) in setup["handlers"].as_object().unwrap() {
+        // A JSON array of strings is one in TOML too.
+        let command = serde_json::json!(["sh", "-c", script]);
+        let (log_max, dir) = (&setup["log_max"], &setup["data_dir"]);
+        config += &format!(
+            "[handlers.{kind}]\ncommand = {command}\nlog_max = \"{log_max}B\"\n\
+             env = {{ DIR = {dir} }}\nenv_pass = [\"PASSED\"]\n\
+             fatal_exit_codes = [9, 64, 65, 78]\nretryable_exit_codes = [77]\n"
+        );
+    }
+    let path = data_dir.join("midwatch.toml");
+    fs::write(&path, config).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch"));
+    command.arg("--config").arg(path).arg("--data-dir").arg(data_dir);
+    command.arg("--socket").arg(setup["socket"].as_str().unwrap()).arg("worker");
+    command.arg("--slots").arg(setup["slots"].to_string());
+    for pipe in ["lifeline", "probe"] {
+        if let Some(number) = setup[pipe].as_i64() {
+            command.arg(format!("--{pipe}")).arg(number.to_string());
+        }
+    }
+    let log = File::create(data_dir.join("worker.out")).unwrap();
+    command.env("SECRET", "1").env("PASSED", "on").stdout(log.try_clone().unwrap()).stderr(log);
+    command.spawn().unwrap()
 }
 
 #[test]
@@ -146,7 +161,7 @@ fn a_handler_learns_what_it_needs_and_nothing_else() {
     ] {
         assert!(env.lines().any(|there| there == line), "{line} is not in {env}");
     }
-    for name in ["SECRET", "MW_TEST_WORKER", "CARGO", "MIDWATCH_CHECKPOINT_FILE"] {
+    for name in ["SECRET", "CARGO", "MIDWATCH_CHECKPOINT_FILE"] {
         assert!(!env.contains(&format!("{name}=")), "{name} is in {env}");
     }
     assert!(!log.contains(&format!("{:032x}", fence.0)), "the secret is in {log}");
