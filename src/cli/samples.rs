@@ -187,8 +187,6 @@ pub(crate) fn environment() -> Environment {
         },
         no_colour: true,
         columns: None,
-        notify_socket: None,
-        watchdog: None,
         control_fd: None,
         tmp: None,
         notify_socket: None,

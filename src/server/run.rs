@@ -137,7 +137,7 @@ fn lock(data_dir: &Path) -> Result<DirLock, JournalError> {
     loop {
         match DirLock::acquire(data_dir) {
             Err(JournalError::InUse { .. }) if waited < LOCK_PATIENCE => {
-                std::thread::park_timeout(LOCK_AGAIN);
+                thread::park_timeout(LOCK_AGAIN);
                 waited = waited.saturating_add(LOCK_AGAIN);
             }
             result => return result,

@@ -71,6 +71,7 @@ impl Bench {
         process::sweep(self.run_dir(), STORE, TaskId(1), Fence(fence), &boot).unwrap()
     }
 
+    #[expect(clippy::unused_self, reason = "it reads like its neighbours")]
     fn nothing_is_left(&self, fence: u64) -> bool {
         Mark::by_token(&format!("{STORE}:1:{fence}")).find().unwrap().is_empty()
     }
@@ -84,7 +85,7 @@ impl Bench {
     }
 }
 
-fn output(started: &mut Started) -> String {
+fn output(started: &Started) -> String {
     let mut text = String::new();
     fs::File::from(started.stdout.try_clone().unwrap()).read_to_string(&mut text).unwrap();
     text
@@ -102,7 +103,7 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
             start.checkpoint = Some(b"{\"at\":2}".to_vec());
         })
         .unwrap();
-    let text = output(&mut started);
+    let text = output(&started);
     drop(leak);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.first(), Some(&"{\"n\":1}"), "{text}");
@@ -126,7 +127,7 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
 fn a_claim_names_the_leader_before_its_first_instruction() {
     let bench = Bench::new();
     let mut started = bench.sh(2, "cat $DIR/2");
-    let text = output(&mut started);
+    let text = output(&started);
     let Some(Held::Claim { process, autogroup }) =
         process::read_claim(bench.run_dir(), Fence(2)).unwrap()
     else {
@@ -274,7 +275,7 @@ fn a_thousand_starts_leak_no_descriptor() {
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let once = |fence: u64| {
         let mut started = bench.sh(fence, "exit 0");
-        output(&mut started);
+        output(&started);
         reap(&started);
         let gone = bench.start(fence + 100_000, &["no-such-command"]);
         assert!(gone.is_err());
