@@ -224,7 +224,6 @@ pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)
         api: &script,
         view: View { zone: Zone::Utc, ..view(Some(80)) },
         format: super::format(&cli.global),
-        verbose: 0,
         quiet: cli.global.quiet,
         verbose: cli.global.verbose,
         named: &super::named(&cli.global, &matches),

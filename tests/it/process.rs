@@ -97,7 +97,7 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
     // A descriptor that is open in the parent and not closed on exec.
     let leak = rustix::io::dup(fs::File::open("/dev/null").unwrap()).unwrap();
     let script = "cat; echo; env; for fd in /proc/self/fd/*; do echo \"fd ${fd##*/}\"; done; pwd";
-    let mut started = bench
+    let started = bench
         .start_with(1, &["sh", "-c", script], |start| {
             start.cwd = Some("/usr".into());
             start.checkpoint = Some(b"{\"at\":2}".to_vec());
@@ -126,7 +126,7 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
 #[test]
 fn a_claim_names_the_leader_before_its_first_instruction() {
     let bench = Bench::new();
-    let mut started = bench.sh(2, "cat $DIR/2");
+    let started = bench.sh(2, "cat $DIR/2");
     let text = output(&started);
     let Some(Held::Claim { process, autogroup }) =
         process::read_claim(bench.run_dir(), Fence(2)).unwrap()
@@ -274,7 +274,7 @@ fn a_thousand_starts_leak_no_descriptor() {
     let bench = Bench::new();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let once = |fence: u64| {
-        let mut started = bench.sh(fence, "exit 0");
+        let started = bench.sh(fence, "exit 0");
         output(&started);
         reap(&started);
         let gone = bench.start(fence + 100_000, &["no-such-command"]);
