@@ -91,7 +91,7 @@ impl World {
             }
             Event::Leased(e) => {
                 writeln!(out, "{} leased as {} by {} until {}", e.task, e.fence, e.worker, e.ends)
-                    .unwrap()
+                    .unwrap();
             }
             Event::Heard(e) => {
                 for held in &e.holds {
