@@ -94,7 +94,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
     };
     let named = named(&cli.global, &matches);
     let api = socket::Daemon::new(named.clone(), environment.surroundings.clone());
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    // Not locked: a daemon's other threads log to stderr, and would wait for ever.
+    let (mut out, mut err) = (io::stdout(), io::stderr());
     let colour = |terminal: bool| wants_colour(cli.global.color, &environment, terminal);
     let err_colour = colour(err.is_terminal());
     let mut session = Session {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::{Mutex, PoisonError};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
@@ -19,16 +20,19 @@ pub fn inherited(number: RawFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(borrowed, 3)?)
 }
 
-/// Fills the numbers 0 to 3 where they are free, and returns what keeps them filled.
+/// Fills the numbers 0 to 3 where they are free, for as long as the process lives.
 ///
 /// Without this the pipe over which a child reports that its exec failed may get the number 3,
-/// and putting the control channel there would close it.
-pub fn reserve_standard() -> io::Result<Vec<File>> {
-    let mut kept = Vec::new();
+/// and putting the control channel there would close it. To be called before other threads open
+/// and close files; a spawner calls it again before each start, for a number that was taken at
+/// first and then given back.
+pub fn reserve_standard() -> io::Result<()> {
+    static KEPT: Mutex<Vec<File>> = Mutex::new(Vec::new());
+    let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let null = File::open("/dev/null")?;
         if 3 < null.as_raw_fd() {
-            return Ok(kept);
+            return Ok(());
         }
         kept.push(null);
     }

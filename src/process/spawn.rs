@@ -94,8 +94,8 @@ impl Spawner {
     /// Starts the thread. At most `queued_max` starts wait.
     pub fn new(queued_max: usize) -> io::Result<Self> {
         let (jobs, queue) = sync_channel::<Job>(queued_max);
+        descriptor::reserve_standard()?;
         let nursery = Nursery {
-            reserved: descriptor::reserve_standard()?,
             worker: rustix::process::getpid(),
             boot_id: identity::boot_id()?,
             pid_namespace: identity::pid_namespace()?,
@@ -118,8 +118,6 @@ impl Spawner {
 
 /// What the spawn thread owns.
 struct Nursery {
-    /// Keeps the numbers 0 to 3 taken.
-    reserved: Vec<File>,
     worker: Pid,
     boot_id: String,
     pid_namespace: u64,
@@ -130,7 +128,6 @@ impl Nursery {
         while let Ok((start, reply)) = queue.recv() {
             reply(self.start(&start));
         }
-        drop(self.reserved);
     }
 
     fn start(&self, start: &Start) -> Result<Started, StartError> {
@@ -144,6 +141,7 @@ impl Nursery {
         let stdin = payload_file(&start.payload, &tmp).map_err(host("cannot pass the payload"))?;
         let (control, theirs) =
             UnixStream::pair().map_err(host("cannot open the control channel"))?;
+        descriptor::reserve_standard().map_err(host("cannot reserve descriptors"))?;
         let claim = Claim::new(&start.run_dir, start.fence, (&self.boot_id, self.pid_namespace))
             .map_err(host("cannot prepare the claim"))?;
 

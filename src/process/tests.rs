@@ -1,1 +1,112 @@
+//! What can be shown without a handler; the rest is in `tests/it/process.rs`.
 
+use super::claim::{self, Claim, Held};
+use super::identity::{self, Stat};
+use super::{WorkerLock, is_alive, is_free, scan};
+use crate::kernel::ids::Fence;
+
+#[test]
+fn a_stat_line_is_read_whatever_the_process_calls_itself() {
+    let rest = "S 1 42 42 0 -1 4194560 110 0 0 0 0 0 0 0 20 0 3 0 5318 2637824 0";
+    for name in ["sh", "a b", "evil) S 1 (", "", "(((", ") R 9"] {
+        let stat = Stat::parse(&format!("77 ({name}) {rest}")).unwrap();
+        assert_eq!((stat.pid, stat.name.as_str(), stat.state), (77, name, 'S'));
+        assert_eq!((stat.parent, stat.session, stat.threads, stat.start_time), (1, 42, 3, 5318));
+    }
+    for damaged in ["", "77", "77 (sh)", "77 (sh) S 1 2", "x (sh) S"] {
+        assert_eq!(Stat::parse(damaged), None, "{damaged}");
+    }
+}
+
+#[test]
+fn a_zombie_is_dead_unless_one_of_its_threads_goes_on() {
+    let stat = |state: char, threads: u32| {
+        let line = format!("7 (sh) {state} 1 7 7 0 0 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 5 0 0");
+        Stat::parse(&line).unwrap().is_living()
+    };
+    assert!(stat('S', 1) && stat('D', 1) && stat('T', 1) && stat('Z', 2));
+    assert!(!stat('Z', 1) && !stat('X', 1) && !stat('Z', 0));
+}
+
+#[test]
+fn only_the_process_with_the_same_start_boot_and_namespace_is_alive() {
+    let own = identity::current().unwrap();
+    assert!(is_alive(&own).unwrap());
+    let mut other = own.clone();
+    other.start_time += 1;
+    assert!(!is_alive(&other).unwrap());
+    let mut other = own.clone();
+    other.boot_id = "another".into();
+    assert!(!is_alive(&other).unwrap());
+    let mut other = own;
+    other.pid_namespace += 1;
+    assert!(!is_alive(&other).unwrap());
+}
+
+#[test]
+fn a_recycled_pid_is_not_signalled() {
+    let own = identity::current().unwrap();
+    // Were it sent, this test would end here.
+    let sent = scan::signal(own.pid, own.start_time + 1, rustix::process::Signal::KILL);
+    assert!(!sent.unwrap());
+}
+
+#[test]
+fn a_claim_says_who_made_it_and_is_made_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = identity::current().unwrap();
+    let claim = Claim::new(dir.path(), Fence(7), (&own.boot_id, own.pid_namespace)).unwrap();
+    claim.take().unwrap();
+    let held = claim::read(dir.path(), Fence(7)).unwrap();
+    let autogroup = identity::autogroup(own.pid);
+    assert_eq!(held, Some(Held::Claim { process: own.clone(), autogroup }));
+    assert_eq!(claim.take(), Err(claim::YIELDED));
+    // The sweeper comes second, and reads the same.
+    let held = claim::tombstone(dir.path(), Fence(7)).unwrap();
+    assert_eq!(held, Held::Claim { process: own, autogroup });
+    let names: Vec<_> = dir.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["7"]);
+    claim::remove(dir.path(), Fence(7)).unwrap();
+    claim::remove(dir.path(), Fence(7)).unwrap();
+    assert_eq!(claim::read(dir.path(), Fence(7)).unwrap(), None);
+}
+
+#[test]
+fn a_tombstone_that_came_first_is_final() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(claim::tombstone(dir.path(), Fence(8)).unwrap(), Held::Tombstone);
+    assert_eq!(claim::tombstone(dir.path(), Fence(8)).unwrap(), Held::Tombstone);
+    let claim = Claim::new(dir.path(), Fence(8), ("boot", 1)).unwrap();
+    assert_eq!(claim.take(), Err(claim::YIELDED));
+    assert_eq!(claim::read(dir.path(), Fence(8)).unwrap(), Some(Held::Tombstone));
+}
+
+#[test]
+fn what_is_no_claim_names_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    for text in [
+        "midwatch-claim 1 12",
+        "midwatch-claim 2 1 2 3 4 b\n",
+        "\n",
+        "midwatch-claim 1 x 2 3 4 b\n",
+    ] {
+        std::fs::write(dir.path().join("9"), text).unwrap();
+        assert_eq!(claim::tombstone(dir.path(), Fence(9)).unwrap(), Held::Unreadable, "{text:?}");
+    }
+}
+
+#[test]
+fn a_lock_is_free_once_its_holder_is_gone_and_looking_never_takes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let lock = WorkerLock::take(dir.path()).unwrap();
+    let path = dir.path().join(lock.name());
+    assert!(!is_free(&path).unwrap());
+    assert!(!is_free(&path).unwrap());
+    drop(lock);
+    assert!(is_free(&path).unwrap());
+    assert!(is_free(&dir.path().join("worker-gone.lock")).unwrap());
+    let lock = WorkerLock::take(dir.path()).unwrap();
+    let path = dir.path().join(lock.name());
+    lock.retire().unwrap();
+    assert!(!path.exists());
+}

@@ -61,6 +61,8 @@ pub fn run(options: WorkerOptions) -> Result<(), WorkerError> {
             options.slots
         )));
     }
+    process::reserve_standard()
+        .map_err(|error| WorkerError::host("cannot reserve descriptors", &error))?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()

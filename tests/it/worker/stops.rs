@@ -1,0 +1,158 @@
+//! Cancel, pause, superseded, shutdown.
+
+use super::Crew;
+use crate::eventually::eventually;
+use midwatch::api::StopWord;
+use midwatch::kernel::ids::Millis;
+use midwatch::kernel::status::Outcome;
+use midwatch::process;
+use rustix::process::Signal;
+
+/// Tells a poll's answer until it names a stop, then ends its work in order.
+const POLITE: &str = r#"
+    trap 'echo term >> $DIR/signals' TERM
+    echo '{"op":"poll"}' >&3; read -r answer <&3; echo up > $DIR/up
+    while :; do
+        echo '{"op":"poll"}' >&3; read -r answer <&3
+        case $answer in *'"stop":null'*) sleep 0.01;; *) echo "$answer"; exit 0;; esac
+    done"#;
+
+#[test]
+fn a_handler_that_speaks_is_told_and_may_finish() {
+    let crew = Crew::new(1, &[("polite", POLITE)]);
+    for (word, outcome) in [
+        (StopWord::Cancel, Outcome::Cancelled),
+        (StopWord::Pause, Outcome::Paused),
+        (StopWord::Shutdown, Outcome::Released),
+    ] {
+        let fence = crew.engine.lease("polite", "null");
+        crew.wait_for_file("up");
+        std::fs::remove_file(crew.file("up")).unwrap();
+        crew.engine.stop(fence, word);
+        let end = crew.engine.end_of(fence);
+        assert_eq!((end.outcome, end.exit_code), (outcome, Some(0)));
+        let told = serde_json::to_string(&word).unwrap();
+        assert_eq!(crew.log(fence), format!("{{\"ok\":true,\"stop\":{told}}}\n"));
+    }
+    assert!(!crew.file("signals").exists(), "no signal before the grace is over");
+}
+
+#[test]
+fn a_result_after_a_stop_counts_as_a_result() {
+    let script = r#"
+        echo '{"op":"poll"}' >&3; read -r a <&3; echo up > $DIR/up
+        while echo '{"op":"poll"}' >&3; do
+            read -r a <&3; case $a in *null*) sleep 0.01;; *) break;; esac
+        done
+        echo '{"op":"result","data":1}' >&3; exit 0"#;
+    let crew = Crew::new(1, &[("done", script)]);
+    let fence = crew.engine.lease("done", "null");
+    crew.wait_for_file("up");
+    crew.engine.stop(fence, StopWord::Cancel);
+    let end = crew.engine.end_of(fence);
+    assert_eq!((end.outcome, end.result.unwrap().get()), (Outcome::Success, "1"));
+}
+
+#[test]
+fn a_silent_handler_gets_sigterm_at_once() {
+    let crew = Crew::new(1, &[("plain", "echo up > $DIR/up; sleep 600 & wait")]);
+    let fence = crew.engine.lease("plain", "null");
+    crew.wait_for_file("up");
+    crew.engine.stop(fence, StopWord::Cancel);
+    let end = crew.engine.end_of(fence);
+    assert_eq!((end.outcome, end.signal), (Outcome::Cancelled, Some(Signal::TERM.as_raw())));
+    assert_eq!(end.error, None);
+    assert!(crew.nothing_is_left_of(fence));
+}
+
+#[test]
+fn a_handler_that_will_not_end_is_killed_after_its_graces() {
+    let deaf = "trap '' TERM; echo up > $DIR/up; while :; do sleep 0.05; done";
+    let speaks = r#"trap '' TERM; echo '{"op":"poll"}' >&3; read -r a <&3; echo up > $DIR/up; while :; do sleep 0.05; done"#;
+    let crew = Crew::new(1, &[("deaf", deaf), ("speaks", speaks)]);
+    for kind in ["deaf", "speaks"] {
+        let fence = crew.engine.lease_with(kind, "null", |lease| {
+            lease.cancel_grace_ms = Millis(150);
+            lease.kill_grace_ms = Millis(150);
+        });
+        crew.wait_for_file("up");
+        std::fs::remove_file(crew.file("up")).unwrap();
+        crew.engine.stop(fence, StopWord::Pause);
+        let end = crew.engine.end_of(fence);
+        assert_eq!((end.outcome, end.signal), (Outcome::Paused, Some(Signal::KILL.as_raw())));
+        assert!(crew.nothing_is_left_of(fence));
+    }
+}
+
+#[test]
+fn a_superseded_attempt_is_killed_at_once_and_not_reported() {
+    let crew =
+        Crew::new(1, &[("deaf", "trap '' TERM; echo $$ > $DIR/pid; sleep 600 & wait; wait")]);
+    let fence = crew.engine.lease("deaf", "null");
+    let leader = crew.process_in("pid");
+    crew.engine.stop(fence, StopWord::Superseded);
+    eventually("it is dead", || (!process::is_alive(&leader).unwrap()).then_some(()));
+    eventually("so is its tree", || crew.nothing_is_left_of(fence).then_some(()));
+    // The slot is free again, and nothing was said of the attempt.
+    let next = crew.engine.lease("exec", r#"{"argv":["true"]}"#);
+    crew.engine.end_of(next);
+    assert!(crew.engine.book().ends.iter().all(|end| end.lease.fence != fence));
+}
+
+#[test]
+fn a_stale_checkpoint_is_refused_and_ends_the_attempt() {
+    let script = r#"
+        echo '{"op":"poll"}' >&3; read -r a <&3; echo $$ > $DIR/pid
+        read -r go < $DIR/go
+        echo '{"op":"checkpoint","data":1}' >&3; read -r a <&3; echo "$a" > $DIR/answer; sleep 600"#;
+    let crew = Crew::new(1, &[("late", script)]);
+    std::process::Command::new("mkfifo").arg(crew.file("go")).status().unwrap();
+    let fence = crew.engine.lease("late", "null");
+    let leader = crew.process_in("pid");
+    crew.engine.book().is_stale = true;
+    std::fs::write(crew.file("go"), "go\n").unwrap();
+    eventually("it is dead", || (!process::is_alive(&leader).unwrap()).then_some(()));
+    if let Ok(answer) = std::fs::read_to_string(crew.file("answer")) {
+        assert!(answer.is_empty() || answer.contains(r#""ok":false"#), "{answer}");
+    }
+    crew.engine.book().is_stale = false;
+    crew.run("exec", r#"{"argv":["true"]}"#);
+    let book = crew.engine.book();
+    assert!(book.checkpoints.is_empty());
+    assert!(book.ends.iter().all(|end| end.lease.fence != fence));
+}
+
+#[test]
+fn sigterm_hands_back_what_runs_and_leaves() {
+    let mut crew =
+        Crew::new(2, &[("polite", POLITE), ("plain", "echo up > $DIR/plain; sleep 600")]);
+    let polite = crew.engine.lease("polite", "null");
+    let plain = crew.engine.lease("plain", "null");
+    crew.wait_for_file("up");
+    crew.wait_for_file("plain");
+    crew.signal(Signal::TERM);
+    assert!(crew.wait_for_exit().success());
+    for fence in [polite, plain] {
+        assert_eq!(crew.engine.end_of(fence).outcome, Outcome::Released);
+        assert!(crew.nothing_is_left_of(fence));
+    }
+    assert_eq!(crew.engine.book().left, 1);
+    let locks = std::fs::read_dir(crew.file("run")).unwrap().flatten();
+    let locks = locks.filter(|entry| entry.file_name().to_string_lossy().ends_with(".lock"));
+    assert_eq!(locks.count(), 0);
+}
+
+#[test]
+fn a_second_sigterm_does_not_wait_for_any_grace() {
+    let deaf = "trap '' TERM; echo $$ > $DIR/pid; while :; do sleep 0.05; done";
+    let mut crew = Crew::new(1, &[("deaf", deaf)]);
+    let fence = crew.engine.lease("deaf", "null");
+    let leader = crew.process_in("pid");
+    crew.signal(Signal::TERM);
+    eventually("leases are no longer asked for", || {
+        crew.signal(Signal::TERM);
+        crew.worker.try_wait().unwrap()
+    });
+    eventually("the leader is dead", || (!process::is_alive(&leader).unwrap()).then_some(()));
+    assert!(crew.engine.book().ends.iter().all(|end| end.lease.fence != fence));
+}
