@@ -71,10 +71,6 @@ impl Bench {
         process::sweep(self.run_dir(), STORE, TaskId(1), Fence(fence), &boot).unwrap()
     }
 
-    fn nothing_is_left(&self, fence: u64) -> bool {
-        Mark::by_token(&format!("{STORE}:1:{fence}")).find().unwrap().is_empty()
-    }
-
     /// The pid that a script wrote into a file of this directory.
     fn pid_in(&self, name: &str) -> ProcessId {
         let pid = eventually(name, || {
@@ -84,7 +80,11 @@ impl Bench {
     }
 }
 
-fn output(started: &mut Started) -> String {
+fn nothing_is_left(fence: u64) -> bool {
+    Mark::by_token(&format!("{STORE}:1:{fence}")).find().unwrap().is_empty()
+}
+
+fn output(started: &Started) -> String {
     let mut text = String::new();
     fs::File::from(started.stdout.try_clone().unwrap()).read_to_string(&mut text).unwrap();
     text
@@ -96,13 +96,13 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
     // A descriptor that is open in the parent and not closed on exec.
     let leak = rustix::io::dup(fs::File::open("/dev/null").unwrap()).unwrap();
     let script = "cat; echo; env; for fd in /proc/self/fd/*; do echo \"fd ${fd##*/}\"; done; pwd";
-    let mut started = bench
+    let started = bench
         .start_with(1, &["sh", "-c", script], |start| {
             start.cwd = Some("/usr".into());
             start.checkpoint = Some(b"{\"at\":2}".to_vec());
         })
         .unwrap();
-    let text = output(&mut started);
+    let text = output(&started);
     drop(leak);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.first(), Some(&"{\"n\":1}"), "{text}");
@@ -125,8 +125,8 @@ fn a_handler_gets_its_payload_a_clean_environment_and_four_descriptors() {
 #[test]
 fn a_claim_names_the_leader_before_its_first_instruction() {
     let bench = Bench::new();
-    let mut started = bench.sh(2, "cat $DIR/2");
-    let text = output(&mut started);
+    let started = bench.sh(2, "cat $DIR/2");
+    let text = output(&started);
     let Some(Held::Claim { process, autogroup }) =
         process::read_claim(bench.run_dir(), Fence(2)).unwrap()
     else {
@@ -165,7 +165,7 @@ fn claim_and_tombstone_race_and_exactly_one_wins() {
                 assert!(!swept.started);
             }
         }
-        assert!(bench.nothing_is_left(fence));
+        assert!(nothing_is_left(fence));
     }
 }
 
@@ -273,8 +273,8 @@ fn a_thousand_starts_leak_no_descriptor() {
     let bench = Bench::new();
     let open = || fs::read_dir("/proc/self/fd").unwrap().count();
     let once = |fence: u64| {
-        let mut started = bench.sh(fence, "exit 0");
-        output(&mut started);
+        let started = bench.sh(fence, "exit 0");
+        output(&started);
         reap(&started);
         let gone = bench.start(fence + 100_000, &["no-such-command"]);
         assert!(gone.is_err());
