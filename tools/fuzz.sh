@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Fuzzes every target, or one, from the kept inputs on. Needs a nightly toolchain and cargo-fuzz.
+#
+#   tools/fuzz.sh [SECONDS [TARGET…]]       default: 60 seconds each of frame, store, body, commands
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+seconds=${1:-60}
+shift || true
+[ $# -gt 0 ] || set -- frame store body commands
+for target in "$@"; do
+    echo "==== $target"
+    mkdir -p "corpus/$target"
+    # What is kept comes second: new inputs go to the first directory.
+    cargo +nightly fuzz run --features fuzzer "$target" "corpus/$target" "seeds/$target" -- \
+        -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 -print_final_stats=1 2>&1 |
+        grep -E '^(stat::|==|SUMMARY|Test unit|artifact_prefix|.*panicked)|DONE|ERROR' || true
+    [ "${PIPESTATUS[0]}" = 0 ] || exit 1
+done
