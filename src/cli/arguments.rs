@@ -8,6 +8,7 @@ use super::{
 use super::{task, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{ColorChoice, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "FILE",
-        env = "MIDWATCH_CONFIG",
+        value_parser = path(), env = "MIDWATCH_CONFIG",
         hide_env_values = true
     )]
     pub(crate) config: Option<PathBuf>,
@@ -42,7 +43,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "DIR",
-        env = "MIDWATCH_DATA_DIR",
+        value_parser = path(), env = "MIDWATCH_DATA_DIR",
         hide_env_values = true
     )]
     pub(crate) data_dir: Option<PathBuf>,
@@ -51,7 +52,7 @@ pub(crate) struct Global {
         long,
         global = true,
         value_name = "PATH",
-        env = "MIDWATCH_SOCKET",
+        value_parser = path(), env = "MIDWATCH_SOCKET",
         hide_env_values = true
     )]
     pub(crate) socket: Option<PathBuf>,
@@ -132,6 +133,11 @@ pub(crate) enum Command {
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),
+}
+
+/// A path, the empty one too: an empty variable counts as unset, and clap would refuse it.
+fn path() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
 }
 
 /// Reads the id of a task.

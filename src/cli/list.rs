@@ -132,13 +132,14 @@ mod tests {
         let text = render(&samples::list(), &samples::view(Some(80)));
         assert!(text.lines().all(|line| crate::cli::text::width(line) <= 80));
         expect![[r#"
+            screen
                  ID  STATUS    TYPE           PRI  TRY  NEXT / SINCE   NOTE
               88231  RUNNING   render_report   50  1/6  since 2 min    pausing; 6,000 of 10…
               88230  RETRYING  fetch_data     100  3/6  in 1 min 48 s  HTTP 502 from the pr…
               88229  PENDING   fetch_data     100  0/6  now            lost once; again 881…
               88213  DEAD      fetch_data     100  6/6  8 min ago      connection refused
         "#]]
-        .assert_eq(&text);
+        .assert_eq(&samples::screen(&text));
     }
 
     #[test]

@@ -94,7 +94,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
     };
     let named = named(&cli.global, &matches);
     let api = socket::Daemon::new(named.clone(), environment.surroundings.clone());
-    let (mut out, mut err) = (io::stdout().lock(), io::stderr().lock());
+    // Not locked: a daemon's other threads log to stderr, and would wait for ever.
+    let (mut out, mut err) = (io::stdout(), io::stderr());
     let colour = |terminal: bool| wants_colour(cli.global.color, &environment, terminal);
     let err_colour = colour(err.is_terminal());
     let mut session = Session {
@@ -143,11 +144,13 @@ fn format(global: &Global) -> Format {
 /// The places that were named, each by its flag or else by its variable.
 fn named(global: &Global, matches: &ArgMatches) -> Named {
     let place = |id, flag, variable, path: &Option<PathBuf>| {
+        let path = path.clone()?;
         let origin = match matches.value_source(id) {
+            Some(ValueSource::EnvVariable) if path.as_os_str().is_empty() => return None,
             Some(ValueSource::EnvVariable) => Origin::Environment(variable),
             _ => Origin::Flag(flag),
         };
-        path.clone().map(|path| Place { path, origin })
+        Some(Place { path, origin })
     };
     Named {
         config: place("config", "--config", "MIDWATCH_CONFIG", &global.config),

@@ -28,7 +28,16 @@ pub(crate) fn read(
                 None => typed.as_bytes().to_vec(),
             },
         };
-    parse(&text, what, bytes_max)
+    parse(&text, what, bytes_max).map_err(|failure| {
+        let word = !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if word {
+            failure.with_help(format!(
+                "text is written with its quotes: '\"{typed}\"'; a file is @{typed}"
+            ))
+        } else {
+            failure
+        }
+    })
 }
 
 fn read_text(from: impl Read, bytes_max: u64) -> io::Result<Vec<u8>> {
@@ -51,21 +60,11 @@ fn parse(text: &[u8], what: &str, bytes_max: usize) -> Result<Box<RawValue>, Fai
     serde_json::from_slice(text).map_err(|error| {
         let whole = error.to_string();
         let reason = whole.split(" at line ").next().unwrap_or(&whole);
-        let failure = Failure::usage(format!(
+        Failure::usage(format!(
             "the {what} is not JSON: {reason} (line {}, column {})",
             error.line(),
             error.column()
-        ));
-        let bare = text.trim_ascii();
-        let word = !bare.is_empty() && bare.iter().all(u8::is_ascii_alphanumeric);
-        if word {
-            let bare = String::from_utf8_lossy(bare);
-            failure.with_help(format!(
-                "text is written with its quotes: '\"{bare}\"'; a file is @{bare}"
-            ))
-        } else {
-            failure
-        }
+        ))
     })
 }
 

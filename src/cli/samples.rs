@@ -25,6 +25,11 @@ pub(crate) fn view(width: Option<usize>) -> View {
     View { now, zone: Zone::Utc, width, paint: Paint(false) }
 }
 
+/// A screen below a line of its own: a snapshot forgets an indentation that all lines share.
+pub(crate) fn screen(text: &str) -> String {
+    format!("screen\n{text}")
+}
+
 pub(crate) fn raw(json: &str) -> Box<RawValue> {
     serde_json::from_str(json).unwrap()
 }
@@ -184,6 +189,8 @@ pub(crate) fn environment() -> Environment {
         columns: None,
         control_fd: None,
         tmp: None,
+        notify_socket: None,
+        watchdog: None,
     }
 }
 
@@ -218,6 +225,7 @@ pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)
         view: View { zone: Zone::Utc, ..view(Some(80)) },
         format: super::format(&cli.global),
         quiet: cli.global.quiet,
+        verbose: cli.global.verbose,
         named: &super::named(&cli.global, &matches),
         environment: &environment,
         lively: false,

@@ -10,15 +10,13 @@ use crate::units::{self, Zone};
 use serde::Serialize;
 use std::io::{BufRead, Write};
 
-/// The form of the results on stdout.
+/// The form of the results on stdout: for people, one JSON document, or one a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    // No doc comments: they would make the help twice as long.
     #[default]
     Table,
-    /// One JSON document.
     Json,
-    /// One JSON document a line.
     Ndjson,
 }
 

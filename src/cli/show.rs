@@ -55,7 +55,9 @@ pub(crate) fn render(task: &TaskView, view: &View) -> String {
     line("tries", Some(counters(task)));
     line("error", task.error.clone());
     line("stop", task.stop_requested.map(|stop| format!("{stop} asked for, not yet obeyed")));
-    line("progress", task.progress.as_ref().map(progress));
+    // What ended well got to its end, whatever was told last.
+    let told = task.progress.as_ref().filter(|_| task.status != Status::Success);
+    line("progress", told.map(progress));
     line("checkpoint", json(&task.checkpoint));
     line("result", json(&task.result));
     line("payload", Some(task.payload.get().to_owned()));

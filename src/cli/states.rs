@@ -92,6 +92,7 @@ mod tests {
         let played = samples::play("states", &[]);
         assert!(played.out.lines().all(|line| crate::cli::text::width(line) <= 80));
         expect![[r#"
+            screen
               FROM       TO         REASONS
               PENDING    RUNNING    dispatched
                          CANCELLED  user_cancel, dependency_failed
@@ -120,7 +121,7 @@ mod tests {
               DEAD       –          ended for good
               CANCELLED  –          ended for good
         "#]]
-        .assert_eq(&played.out);
+        .assert_eq(&samples::screen(&played.out));
     }
 
     #[test]

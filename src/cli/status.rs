@@ -159,14 +159,14 @@ fn fit(text: &str, view: &View) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::api::Attention;
     use crate::cli::samples;
     use crate::kernel::ids::Seq;
     use expect_test::expect;
 
-    fn status() -> StatusView {
+    pub(crate) fn status() -> StatusView {
         let tasks =
             [("PENDING", 1204), ("RUNNING", 3), ("RETRYING", 7), ("DEAD", 2), ("FAILED", 1)];
         StatusView {

@@ -153,6 +153,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::samples::screen;
     use expect_test::expect;
 
     fn sample() -> Table {
@@ -180,12 +181,13 @@ mod tests {
         let text = sample().render(None, Paint(false));
         assert!(text.lines().all(|line| line.trim_end() == line));
         expect![[r#"
+            screen
                  ID  STATUS   PRI  WHEN       NOTE
                   7  RUNNING  100             6,000 of 10,000
               88231  DEAD       5  9 min ago  connection refused by 10.0.0.1
                   9  PENDING       now
         "#]]
-        .assert_eq(&text);
+        .assert_eq(&screen(&text));
     }
 
     #[test]
@@ -231,9 +233,10 @@ mod tests {
         let mut table = Table::new(&[Column::left("A"), Column::left("B")]);
         table.row(vec![Cell::new("x", Ink::Red), "y".into()]);
         expect![[r#"
+            screen
               ^[1mA^[0m  ^[1mB^[0m
               ^[31mx^[0m  y
         "#]]
-        .assert_eq(&table.render(Some(80), Paint(true)).replace('\u{1b}', "^"));
+        .assert_eq(&screen(&table.render(Some(80), Paint(true)).replace('\u{1b}', "^")));
     }
 }

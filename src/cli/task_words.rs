@@ -27,7 +27,8 @@ pub(crate) fn when(task: &TaskView, view: &View) -> String {
         },
         Status::Running | Status::Paused | Status::Lost => view.since(&task.updated_at),
         Status::Success | Status::Failed | Status::Dead | Status::Cancelled => {
-            view.relative(&task.updated_at)
+            let ended = view.relative(&task.updated_at);
+            if ended == "now" { "just now".to_owned() } else { ended }
         }
     }
 }

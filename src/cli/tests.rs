@@ -1,6 +1,7 @@
 //! The command line as a whole: help, usage, and what the documents promise.
 
 use super::*;
+use crate::api::Code;
 use expect_test::expect;
 
 #[test]
@@ -50,7 +51,7 @@ fn the_help_names_every_command() {
           help     Print this message or the help of the given subcommand(s)
 
         Options:
-          -h, --help     Print help (see more with '--help')
+          -h, --help     Print help
           -V, --version  Print version
 
         Global options:
@@ -83,5 +84,61 @@ fn the_definition_of_the_arguments_is_sound() {
         for argument in command.get_arguments() {
             assert!(!globals.contains(argument.get_id()), "{} {argument}", command.get_name());
         }
+    }
+}
+
+const DOCUMENT: &str = include_str!("../../spec/cli.md");
+
+#[test]
+fn the_document_has_every_refusal_with_its_exit_code() {
+    for code in Code::ALL {
+        let row = format!("| `{}` | {} |", code.word(), code.exit());
+        assert!(DOCUMENT.contains(&row), "{row}");
+    }
+}
+
+#[test]
+fn the_document_names_every_command_and_every_option() {
+    let mut commands = vec![Cli::command()];
+    while let Some(command) = commands.pop() {
+        commands.extend(command.get_subcommands().cloned());
+        assert!(DOCUMENT.contains(command.get_name()), "{}", command.get_name());
+        for argument in command.get_arguments() {
+            let Some(long) = argument.get_long() else { continue };
+            if argument.is_hide_set() {
+                continue;
+            }
+            let common = ["help", "version", "verbose", "quiet", "follow"].contains(&long);
+            assert!(common || DOCUMENT.contains(&format!("--{long}")), "--{long}");
+        }
+    }
+}
+
+#[test]
+fn the_document_names_every_field_that_programs_get() {
+    let status = status::tests::status();
+    let history = samples::history();
+    let values = [
+        ("A **task**", serde_json::to_value(&history.task).unwrap()),
+        ("A **transition**", serde_json::to_value(&history.transitions[0]).unwrap()),
+        ("An **attempt**", serde_json::to_value(&history.attempts[0]).unwrap()),
+        ("The **status**", serde_json::to_value(status).unwrap()),
+        ("| `list` | ", serde_json::to_value(samples::list()).unwrap()),
+        ("| `history` | ", serde_json::to_value(&history).unwrap()),
+    ];
+    for (begin, value) in values {
+        let line = DOCUMENT.lines().find(|line| line.starts_with(begin)).unwrap();
+        for field in value.as_object().unwrap().keys() {
+            let named = [format!("`{field}`"), format!("\"{field}\"")];
+            assert!(named.iter().any(|named| line.contains(named)), "{begin} {field}");
+        }
+    }
+}
+
+#[test]
+fn an_empty_path_is_a_slip() {
+    for flag in ["--socket", "--data-dir", "--config"] {
+        let played = samples::play_words(&["config", "show", flag, ""], &[]);
+        assert_eq!((played.code, played.out.as_str()), (2, ""), "{flag}");
     }
 }

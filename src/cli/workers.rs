@@ -106,11 +106,12 @@ mod tests {
         let text = render(&Workers { workers }, &samples::view(Some(80)));
         assert!(text.lines().all(|line| crate::cli::text::width(line) <= 80));
         expect![[r#"
+            screen
               ID  NAME  STATUS    PID    BUSY  HEARD      HOLDS
                1  w1    alive    4242  2 of 2  2 s ago    88231 render_report, since 2 min,…
                                                           88232 render_report, since 2 min
                2  w2    suspect  4242  0 of 2  1 min ago
         "#]]
-        .assert_eq(&text);
+        .assert_eq(&samples::screen(&text));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A file is taken whole or not at all. An unknown key, a wrong type or a value out of range is
 //! refused with file and line, and so is a key that this version does not act on yet: nothing
-//! that somebody wrote is ever ignored. No file is needed; [`Config::default`] is complete but
+//! that somebody wrote is ever ignored. No file is needed; the built-in config is complete but
 //! for the two places, which [`Config::load`] finds.
 //!
 //! This floor reads one file and no environment: the command line hands it what the flags and

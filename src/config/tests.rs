@@ -377,13 +377,14 @@ fn a_file_that_others_may_write_or_own_is_refused() {
     let said = |uid| {
         let error = Config::load(&named, &around(dir.path(), uid)).unwrap_err();
         let fault = error.faults.first().unwrap();
-        let said = format!("{fault}\n  {}", fault.help().unwrap_or_default());
-        said.replace(dir.path().to_str().unwrap(), "DIR")
+        let help = fault.help().map(|help| format!("\n  {help}")).unwrap_or_default();
+        format!("{fault}{help}\n").replace(dir.path().to_str().unwrap(), "DIR")
     };
     fs::set_permissions(&file, fs::Permissions::from_mode(0o620)).unwrap();
     expect![[r#"
         others than its owner may write to the config DIR/open.toml (mode 0620)
-          chmod go-w DIR/open.toml"#]]
+          chmod go-w DIR/open.toml
+    "#]]
     .assert_eq(&said(our_uid()));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o602)).unwrap();
     assert!(said(our_uid()).contains("mode 0602"));
@@ -427,4 +428,35 @@ fn a_handler_that_names_a_base_is_not_bound_to_the_common_list() {
     assert_eq!(config.handlers["a"].retry.intervals, None);
     assert_eq!(config.handlers["b"].retry.intervals, Some(vec![Millis(1000)]));
     assert_eq!(config.handlers["b"].retry.max_retry, 1);
+}
+
+const DOCUMENT: &str = include_str!("../../spec/config.md");
+
+#[test]
+fn the_document_names_every_key_with_its_default() {
+    let config = Config::load(&Named::default(), &around(Path::new("/nonexistent"), 0)).unwrap();
+    let values = config.effective();
+    for section in KEYS {
+        for key in section.keys {
+            let (plain, table) = (format!("`{}`", key.name), format!("`[{}", key.name));
+            let named = DOCUMENT.contains(&plain) || DOCUMENT.contains(&table);
+            assert!(named, "{} {}", section.path, key.name);
+            let path = format!("{}.{}", section.path, key.name);
+            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
+            let row = format!("| `{}` | ", key.name);
+            let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
+            let default = match &value.value {
+                Some(value) => format!(" | `{value}` | "),
+                None => " | not set | ".to_owned(),
+            };
+            assert!(rows.iter().any(|row| row.contains(&default)), "{path}:{default}{rows:?}");
+        }
+    }
+}
+
+#[test]
+fn the_example_of_the_document_is_a_good_config() {
+    let example = DOCUMENT.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let config = sections::read_text(Path::new("example"), example).unwrap();
+    assert_eq!(config.handlers.len(), 2);
 }

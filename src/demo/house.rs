@@ -68,6 +68,12 @@ impl House {
         self.daemon.id()
     }
 
+    /// The program, as one would type it here.
+    pub(super) fn program(&self) -> String {
+        let here = std::env::current_dir().unwrap_or_default();
+        self.program.strip_prefix(here).unwrap_or(&self.program).display().to_string()
+    }
+
     /// A file that the handler writes; empty as long as there is none.
     pub(super) fn read(&self, name: &str) -> String {
         let bytes = fs::read(self.dir.join(name)).unwrap_or_default();

@@ -1,12 +1,14 @@
 //! The whole story in under a minute: a real daemon in a temporary directory, a real text, a real
 //! handler, two murders, and the proof that nothing came of them.
 //!
-//! The demo is a user like any other. It starts `midwatch daemon`, talks to its socket and reads
-//! the files that the handler wrote; it looks into no store and knows no secret way. So whatever
-//! it proves holds for everybody. It refuses to be kind: any check that fails makes it fail.
+//! The demo is a user like any other. It starts `midwatch daemon`, talks to its socket, reads the
+//! files that the handler wrote, and the journal once the daemon is gone; it knows no secret way.
+//! So whatever it proves holds for everybody. It refuses to be kind: any check that fails makes it
+//! fail.
 //!
 //! It costs the binary the half megabyte of the text, so that it works wherever the binary does.
 
+mod account;
 mod house;
 mod proof;
 mod story;

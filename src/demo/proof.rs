@@ -64,7 +64,7 @@ pub(super) fn lines(text: &str, out: &str, batch: usize, killed: usize) -> Vec<F
             [lines] => Finding::new(
                 too_often == 0,
                 format!(
-                    "1 batch done twice, lines {} to {}: the one in flight when its worker died",
+                    "1 batch twice, lines {} to {}: in flight when its worker died",
                     number(*lines.start()),
                     number(*lines.end())
                 ),

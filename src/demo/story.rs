@@ -1,5 +1,6 @@
 //! What happens in the demo, in its order.
 
+use super::account::{Account, Checkpoint};
 use super::house::House;
 use super::proof::{self, Finding};
 use super::tell::{Tell, Tone};
@@ -73,19 +74,34 @@ impl<'a, 'b> Story<'a, 'b> {
         self.submit()?;
         let history = self.until_the_end()?;
         let mut findings = self.findings(&history);
-        self.tell.gap()?;
-        self.tell.line(Tone::Plain, &"the journal's own account: midwatch history")?;
-        let account = self.house.ask(&["history", &self.task.to_string()])?;
-        for line in String::from_utf8_lossy(&account.stdout).lines() {
-            self.tell.line(Tone::Plain, &format_args!("  {line}"))?;
-        }
-        findings.push(Finding::new(account.status.success(), "the journal gave its account"));
-        let status = self.house.stop()?;
-        findings.push(Finding::new(
-            status.success(),
-            format!("the daemon was told to go, drained, and went: {status}"),
-        ));
+        findings.extend(self.account()?);
         self.epilogue(&findings)
+    }
+
+    /// The journal's own words: what the daemon says of the task, and, once the daemon has gone,
+    /// what is on disk.
+    fn account(&mut self) -> Result<Vec<Finding>, DemoError> {
+        self.tell.gap()?;
+        self.tell.line(Tone::Plain, &format_args!("$ midwatch history {}", self.task))?;
+        let history = self.house.ask(&["history", &self.task.to_string()])?;
+        for line in String::from_utf8_lossy(&history.stdout).lines() {
+            self.tell.line(Tone::Plain, &format_args!("  {line}").to_string().trim_end())?;
+        }
+        let end = self.house.stop()?;
+        let account = Account::read(&self.house.dir().join("data"), self.task)?;
+        self.tell.gap()?;
+        self.tell.line(Tone::Plain, &"its checkpoints, from the journal on disk")?;
+        for Checkpoint { seq, fence, data } in &account.checkpoints {
+            let words = format_args!("  record {:>3}  fence {:>2}  {data}", seq.0, fence.0);
+            self.tell.line(Tone::Plain, &words)?;
+        }
+        let batches = TEXT.lines().count().div_ceil(BATCH);
+        let mut findings = vec![
+            Finding::new(history.status.success(), "the daemon gave its account"),
+            Finding::new(end.success(), "the daemon was told to go, drained, and went: exit 0"),
+        ];
+        findings.extend(account.findings(batches));
+        Ok(findings)
     }
 
     fn prologue(&mut self) -> Result<(), DemoError> {
@@ -204,12 +220,12 @@ impl<'a, 'b> Story<'a, 'b> {
             None if middle < line => {
                 let Some(pid) = self.living_worker()? else { return Ok(()) };
                 let batch = line.div_ceil(BATCH);
-                let words = format!("batch {batch} is written, and no checkpoint says so yet");
+                let words = format!("batch {batch} is written, its checkpoint is not");
                 self.worker = Some(self.kill("worker", pid, line, &words)?);
             }
             Some(worker) if worker.line + BATCHES_BETWEEN * BATCH <= line && 1 < self.attempts => {
                 let Some(status) = self.get::<StatusView>("/v1/status")? else { return Ok(()) };
-                let words = "the handler is about to ask it for a checkpoint";
+                let words = "nobody is left to take the next checkpoint";
                 self.engine = Some(self.kill("engine", status.pid, line, words)?);
             }
             None | Some(_) => {}
@@ -272,11 +288,12 @@ impl<'a, 'b> Story<'a, 'b> {
         self.tell.gap()?;
         if holds {
             self.quote("The world was all before them")?;
-            self.tell.line(Tone::Plain, &"  midwatch daemon --data-dir /tmp/watch &")?;
-            self.tell.line(
-                Tone::Plain,
-                &"  midwatch --data-dir /tmp/watch submit --wait --exec -- sh -c 'echo all is well'",
-            )?;
+            let program = self.house.program();
+            self.tell
+                .line(Tone::Plain, &format_args!("  {program} daemon --data-dir /tmp/watch &"))?;
+            let words =
+                format_args!("  {program} --data-dir /tmp/watch submit --exec -- echo all is well");
+            self.tell.line(Tone::Plain, &words)?;
         }
         Ok(holds)
     }
@@ -284,7 +301,7 @@ impl<'a, 'b> Story<'a, 'b> {
     fn quote(&mut self, beginning: &str) -> Result<(), DemoError> {
         let Some((number, line)) = find_line(beginning) else { return Ok(()) };
         let line = line.trim_matches(['"', ' ', ',']);
-        self.tell.line(Tone::Faint, &format_args!("           “{line}” ({number})"))
+        self.tell.line(Tone::Faint, &format_args!("           “{line}”  line {}", count(number)))
     }
 
     fn living_worker(&self) -> Result<Option<u32>, DemoError> {
@@ -329,7 +346,7 @@ fn book_of(line: u64) -> &'static str {
     lines.filter(|line| line.starts_with("Book ")).last().unwrap_or("")
 }
 
-fn find_line(beginning: &str) -> Option<(usize, &'static str)> {
+fn find_line(beginning: &str) -> Option<(u64, &'static str)> {
     (1..).zip(TEXT.lines()).find(|(_, line)| line.starts_with(beginning))
 }
 

@@ -9,7 +9,7 @@
 //! sector at least a batch, and two file systems' worth of care at each rotation.
 //!
 //! Read [`table`] for the decision that matters most, [`frame`] for the bytes, [`Journal`] for the
-//! writer and [`scan`] for the reader that engine, checker and tool share.
+//! writer and [`scan()`] for the reader that engine, checker and tool share.
 
 pub mod disk;
 pub mod error;

@@ -33,9 +33,6 @@ pub(super) struct Plan {
     pub(super) segments: Vec<Segment>,
     /// A newest segment without a byte in it that is not zero, which nothing names.
     pub(super) blank: Option<String>,
-    /// A newest segment that is not born: no frame was ever committed to it, and nothing shows that
-    /// its name is durable. It holds copies at most; the next writer makes it anew.
-    pub(super) unborn: Option<String>,
     /// Files that a crash left half made; removed by the next writer.
     pub(super) leftovers: Vec<String>,
     /// Remarks for the operator.
@@ -62,7 +59,6 @@ impl Plan {
         for (index, &(number, first_seq)) in names.iter().enumerate() {
             plan.add_segment(disk, (number, first_seq), index + 1 == names.len())?;
         }
-        plan.drop_unborn(disk)?;
         plan.check_floor(disk)?;
         plan.check_not_lost(store_file_present)?;
         Ok(plan)
@@ -174,25 +170,11 @@ impl Plan {
         (fault, last): (HeaderFault, bool),
     ) -> Result<(), JournalError> {
         let named = self.floor.is_some_and(|floor| number <= floor.segment);
-        if last && !named && is_blank(disk, &path, 0)? {
+        if last && !named && is_blank(disk, &path)? {
             self.blank = Some(path);
             return Ok(());
         }
         Err(damaged(disk, path, first_seq, fault.to_string()))
-    }
-
-    /// A writer commits to a segment only after the floor names it, and the floor names it only
-    /// when the directory is synced. A name that was made and not synced may vanish at a power cut,
-    /// so nothing may be built on it.
-    fn drop_unborn(&mut self, disk: &impl Disk) -> Result<(), JournalError> {
-        let Some(last) = self.segments.last() else { return Ok(()) };
-        let named = self.floor.is_some_and(|floor| last.header.number <= floor.segment);
-        let only = self.segments.len() == 1;
-        if named || only || !is_blank(disk, &last.path, last.header.copied_end)? {
-            return Ok(());
-        }
-        self.unborn = self.segments.pop().map(|segment| segment.path);
-        Ok(())
     }
 
     fn check_floor(&self, disk: &impl Disk) -> Result<(), JournalError> {
@@ -260,13 +242,14 @@ fn damaged(disk: &impl Disk, file: String, seq: u64, what: String) -> JournalErr
     JournalError::damage(Damage { file, offset: 0, seq, what, before, after, bytes: 0 })
 }
 
-/// Whether no byte of the file from `at` on differs from zero.
-fn is_blank(disk: &impl Disk, path: &str, mut at: u64) -> Result<bool, JournalError> {
+/// Whether no byte of the file differs from zero.
+fn is_blank(disk: &impl Disk, path: &str) -> Result<bool, JournalError> {
     use super::disk::{DiskFile as _, read_full_at};
     let io = |source| JournalError::io("read", path, source);
     let file = disk.open_read(path).map_err(io)?;
     let len = file.len().map_err(io)?;
     let mut buffer = vec![0; 1 << 16];
+    let mut at = 0;
     while at < len.min(SEGMENT_FILE_BYTES_MAX) {
         let count = read_full_at(&file, at, &mut buffer).map_err(io)?;
         let piece = buffer.get(..count).unwrap_or_default();

@@ -236,9 +236,6 @@ fn prepare(disk: &impl Disk, plan: &Plan) -> Result<(), JournalError> {
     for dir in [JOURNAL_DIR, SNAPSHOT_DIR, QUARANTINE_DIR] {
         disk.create_dir(dir).map_err(|source| JournalError::io("create", dir, source))?;
     }
-    if let Some(path) = &plan.unborn {
-        remove_if_there(disk, path)?; // two segments must never carry one number
-    }
     // What this start has read may have its name in the kernel's cache only, left there by a process
     // that was killed. A new segment must not rest on a name that a power cut can still take.
     for dir in ["", JOURNAL_DIR, SNAPSHOT_DIR, QUARANTINE_DIR] {

@@ -1,5 +1,11 @@
 //! The rules, scripted in virtual time. `play` is the one function that knows the API.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test may overflow and stop"
+)]
+
 use super::event::{Actor, Event, Registration, Stamp, Standing};
 use super::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
 use super::rules::Rules;
@@ -85,7 +91,7 @@ impl World {
             }
             Event::Leased(e) => {
                 writeln!(out, "{} leased as {} by {} until {}", e.task, e.fence, e.worker, e.ends)
-                    .unwrap()
+                    .unwrap();
             }
             Event::Heard(e) => {
                 for held in &e.holds {

@@ -1,5 +1,7 @@
 //! What can be shown without a handler; the rest is in `tests/it/process.rs`.
 
+#![expect(clippy::disallowed_methods, reason = "a test may leave its files unsynced")]
+
 use super::claim::{self, Claim, Held};
 use super::identity::{self, Stat};
 use super::{WorkerLock, is_alive, is_free, scan};

@@ -7,17 +7,26 @@ use super::rules::Kinds;
 use super::submission::Judge;
 use crate::api::Problem;
 use crate::kernel::ids::{Millis, WorkerId};
-use axum::body::Bytes;
+use crate::limits::BODY_BYTES_MAX;
+use axum::body::{Body, Bytes, HttpBody as _};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Longest time for the whole body of an ordinary request.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A body up to this size is read without asking for room.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// Larger bodies that may be in memory at once.
+pub(crate) const LARGE_BODIES_MAX: usize = 16;
 
 /// Longest wait of a long poll.
 pub(crate) const WAIT_MAX: Millis = Millis::secs(60);
@@ -38,6 +47,8 @@ pub(crate) struct App {
     pub(crate) boot_id: String,
     /// What does not change while the daemon runs.
     pub(crate) about: super::status::About,
+    /// Room for large bodies, so that many of them at once cannot use up the memory.
+    pub(crate) large: Arc<Semaphore>,
     /// Turns true when the daemon begins to shut down.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -70,20 +81,50 @@ impl App {
     }
 }
 
-/// Reads a body that fits into memory, within its time.
-pub(crate) async fn read_body(body: axum::body::Body, bytes_max: usize) -> Result<Bytes, Failure> {
-    use axum::body::HttpBody as _;
-    if body.size_hint().lower() > bytes_max as u64 {
-        return Err(too_large(bytes_max));
+/// A body as it arrived, and the room it takes.
+pub(crate) struct Whole {
+    bytes: Bytes,
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl std::ops::Deref for Whole {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.bytes
     }
-    let limited = Limited::new(body, bytes_max);
-    match tokio::time::timeout(BODY_TIME_MAX, limited.collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(too_large(bytes_max))
+}
+
+impl App {
+    /// Reads a body that fits into memory, within its time.
+    pub(crate) async fn read_body(&self, body: Body, bytes_max: usize) -> Result<Whole, Failure> {
+        if body.size_hint().lower() > bytes_max as u64 {
+            return Err(too_large(bytes_max));
         }
-        Ok(Err(error)) => Err(invalid(format!("the request's body ended early: {error}"))),
-        Err(_late) => Err(invalid("the request's body did not arrive in time")),
+        match tokio::time::timeout(BODY_TIME_MAX, self.collect(body, bytes_max)).await {
+            Ok(whole) => whole,
+            Err(_late) => Err(invalid("the request's body did not arrive in time")),
+        }
+    }
+
+    async fn collect(&self, body: Body, bytes_max: usize) -> Result<Whole, Failure> {
+        let is_small = body.size_hint().upper().is_some_and(|bytes| bytes <= SMALL_BYTES);
+        let room = if is_small { None } else { self.room_for_a_large_body().await };
+        match Limited::new(body, bytes_max).collect().await {
+            Ok(collected) => Ok(Whole { bytes: collected.to_bytes(), _room: room }),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_large(bytes_max)),
+            Err(error) => Err(invalid(format!("the request's body ended early: {error}"))),
+        }
+    }
+
+    /// Waits for room; it is given back when the permit is dropped.
+    pub(crate) async fn room_for_a_large_body(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.large).acquire_owned().await.ok()
+    }
+
+    /// Reads a JSON body; an empty one is as good as `{}`.
+    pub(crate) async fn read_json<T: DeserializeOwned>(&self, body: Body) -> Result<T, Failure> {
+        let whole = self.read_body(body, BODY_BYTES_MAX).await?;
+        super::submission::parse(if whole.is_empty() { b"{}" } else { &whole })
     }
 }
 
@@ -92,18 +133,10 @@ fn too_large(bytes_max: usize) -> Failure {
     invalid(format!("the request's body is larger than {bytes_max}"))
 }
 
-/// Reads a JSON body; an empty one is as good as `{}`.
-pub(crate) async fn read_json<T: serde::de::DeserializeOwned>(
-    body: axum::body::Body,
-) -> Result<T, Failure> {
-    let bytes = read_body(body, crate::limits::BODY_BYTES_MAX).await?;
-    super::submission::parse(if bytes.is_empty() { b"{}" } else { &bytes })
-}
-
 /// An answer with a JSON body.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     let body = serde_json::to_vec(body).unwrap_or_default();
-    let mut response = Response::new(axum::body::Body::from(body));
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static("application/json");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

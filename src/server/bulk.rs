@@ -57,6 +57,7 @@ impl axum::body::HttpBody for Pieces {
 pub(crate) fn submit_many(app: Arc<App>, peer: Peer, body: Body) -> Response {
     let (to, pieces) = mpsc::channel(PIECES_MAX);
     tokio::spawn(async move {
+        let _room = app.room_for_a_large_body().await;
         let gathered = Gathered::default();
         let mut bulk = Bulk { app: &app, peer, to, line: 0, gathered, pending: None };
         if let Err(Over) = bulk.take(body).await {

@@ -28,11 +28,11 @@ impl Litter {
         let leased = [Status::Running, Status::Lost].into_iter();
         let leased = leased.flat_map(|status| state.with_status(status));
         let except = leased.filter_map(|task| Some(task.lease()?.fence)).collect();
-        Self { below: oldest.unwrap_or(state.next_seq().0), except }
+        Self { below: oldest.unwrap_or_else(|| state.next_seq().0), except }
     }
 
     fn is_litter(&self, name: &str) -> Option<Fence> {
-        let digits = name.strip_suffix(".tmp").or(name.strip_suffix(".new")).unwrap_or(name);
+        let digits = [".tmp", ".new"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         let fence = Fence(digits.parse().ok()?);
         (fence.0 < self.below && !self.except.contains(&fence)).then_some(fence)
     }

@@ -5,6 +5,7 @@
 //! again until it is free.
 
 use super::hand::{Hand, Message};
+use crate::api::Code;
 use crate::engine::Input;
 use crate::kernel::Worker;
 use crate::kernel::event::Registration;
@@ -60,12 +61,11 @@ pub(crate) async fn follow(
     while !is_free(&run_dir, &registration.lock) {
         tokio::time::sleep(AGAIN).await;
     }
-    let died = Input::WorkerDied { worker, reason: Reason::WorkerCrash };
-    let mut message = Message::Tell(Box::new(died));
+    let died = || Input::WorkerDied { worker, reason: Reason::WorkerCrash };
     // A full queue empties soon; a report of a death must not be lost.
-    while let Err((back, _)) = hand.try_send(message) {
-        let Some(back) = back else { return };
-        message = back;
+    while let Err(refused) = hand.send(Message::Tell(Box::new(died())))
+        && refused.code == Code::Busy
+    {
         tokio::time::sleep(AGAIN).await;
     }
 }

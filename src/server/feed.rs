@@ -26,13 +26,13 @@ pub(crate) enum Feed {
     /// Events before this one were asked for and are no longer kept here.
     Gap(Seq),
     /// Events, in order.
-    Events(Arc<Vec<Recorded>>),
+    Events(Arc<[Recorded]>),
 }
 
 /// The latest events, and who follows.
 #[derive(Default)]
 pub(crate) struct Feeds {
-    recent: VecDeque<Arc<Vec<Recorded>>>,
+    recent: VecDeque<Arc<[Recorded]>>,
     count: usize,
     followers: Vec<Sender<Feed>>,
     empty: Option<Text>,
@@ -60,7 +60,7 @@ impl Feeds {
         {
             return false;
         }
-        wanted.is_empty() || to.try_send(Feed::Events(Arc::new(wanted))).is_ok()
+        wanted.is_empty() || to.try_send(Feed::Events(wanted.into())).is_ok()
     }
 
     /// Hands events on and keeps them for a while, without what is large in them.
@@ -72,7 +72,7 @@ impl Feeds {
         for recorded in &mut events {
             slim(&mut recorded.event, &empty);
         }
-        let batch = Arc::new(events);
+        let batch: Arc<[Recorded]> = events.into();
         self.followers
             .retain(|follower| follower.try_send(Feed::Events(Arc::clone(&batch))).is_ok());
         self.count = self.count.saturating_add(batch.len());

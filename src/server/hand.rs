@@ -27,12 +27,15 @@ pub(crate) type Answers = Vec<Result<Answer, Rejection>>;
 /// Looks at the facts after a turn, and says what to deliver.
 pub(crate) type Read = Box<dyn FnOnce(&Facts<'_>) -> Delivery + Send>;
 
+/// Looks at answers and at the facts after their turn, and says what to deliver.
+pub(crate) type AnswerLook = Box<dyn FnOnce(&Facts<'_>, Answers) -> Delivery + Send>;
+
 /// How answers become what the caller waits for.
 pub(crate) enum Reply {
     /// As they are.
     Plain(oneshot::Sender<Answers>),
     /// With a look at the facts.
-    Seen(Box<dyn FnOnce(&Facts<'_>, Answers) -> Delivery + Send>),
+    Seen(AnswerLook),
 }
 
 /// Something on its way to who waits for it. Nobody may wait any more; that is no error.
@@ -115,7 +118,7 @@ impl Outbox {
     }
 
     /// Hands over what arrives, for ever.
-    pub(crate) async fn postman(&self) {
+    pub(crate) async fn postman(&self) -> ! {
         let mut bag = Vec::new();
         loop {
             self.bell.notified().await;
@@ -161,15 +164,6 @@ impl<T> Drop for Pending<T> {
     }
 }
 
-fn busy() -> Problem {
-    Problem::new(Code::Busy, "too many requests are waiting").with_help("try again in a moment")
-}
-
-/// What everybody is told who comes too late.
-pub(crate) fn shutting_down() -> Problem {
-    Problem::new(Code::ShuttingDown, "the daemon is shutting down; nothing was done")
-}
-
 fn outcome_unknown() -> Problem {
     Problem::new(
         Code::OutcomeUnknown,
@@ -189,14 +183,12 @@ impl Hand {
 
     /// Sends a message without waiting.
     pub(crate) fn send(&self, message: Message) -> Result<(), Problem> {
-        self.try_send(message).map_err(|(_, problem)| problem)
-    }
-
-    /// Sends a message without waiting; when the queue is full the message comes back.
-    pub(crate) fn try_send(&self, message: Message) -> Result<(), (Option<Message>, Problem)> {
         self.to.try_send(message).map_err(|refused| match refused {
-            TrySendError::Full(message) => (Some(message), busy()),
-            TrySendError::Disconnected(_) => (None, shutting_down()),
+            TrySendError::Full(_) => Problem::new(Code::Busy, "too many requests are waiting")
+                .with_help("try again in a moment"),
+            TrySendError::Disconnected(_) => {
+                Problem::new(Code::ShuttingDown, "the daemon is shutting down; nothing was done")
+            }
         })
     }
 

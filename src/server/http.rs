@@ -1,12 +1,11 @@
 //! The routes, and the connections they are served on.
 
-use super::app::{App, ok};
+use super::app::{Answered, App, ok};
 use super::problems::Failure;
 use super::{events, logs, status, tasks, workers};
 use crate::api::{Code, Problem};
-use crate::limits::CONNECTIONS_MAX;
 use axum::Router;
-use axum::extract::Request;
+use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use axum::routing::{get, post};
 use hyper::body::Incoming;
@@ -27,10 +26,13 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 const BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Longest time that an answer may find nobody who reads it.
-const WRITE_STALL_MAX: Duration = Duration::from_secs(60);
+const WRITE_STALL_MAX: Duration = Duration::from_mins(1);
 
 /// How long requests may still run when the daemon shuts down.
 const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// Longest time for the engine to answer that it is ready.
+const READY_TIME: Duration = Duration::from_secs(2);
 
 /// How long to wait when the system has no descriptor left.
 const BREATH: Duration = Duration::from_millis(100);
@@ -49,15 +51,27 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/events", get(events::events))
         .route("/v1/status", get(status::status))
         .route("/healthz", get(health))
-        .route("/readyz", get(health))
+        .route("/readyz", get(ready))
         .fallback(nothing_here)
         .method_not_allowed_fallback(nothing_here)
         .with_state(app)
 }
 
-/// Whoever is answered knows that it is up: nothing is served before recovery is complete.
+/// Whoever is answered knows that it is up.
 async fn health() -> Response {
     ok(&serde_json::json!({ "ok": true }))
+}
+
+/// Ready means that the engine answers too.
+async fn ready(Shared(app): Shared<Arc<App>>) -> Answered {
+    match tokio::time::timeout(READY_TIME, app.hand.read(|_facts| ())?).await {
+        Ok(answered) => answered?,
+        Err(_late) => {
+            let detail = "the engine has not answered for a while";
+            return Err(Problem::new(Code::Busy, detail).into());
+        }
+    }
+    Ok(health().await)
 }
 
 async fn nothing_here(request: Request) -> Failure {
@@ -71,14 +85,15 @@ pub(crate) fn no_such_route(request: &Request) -> Failure {
     Failure(Problem::new(Code::NoSuchRoute, detail))
 }
 
-/// Serves until `closing` turns true, then lets what runs finish for a while.
+/// Serves at most so many connections at once until `closing` turns true, then lets what runs finish for a while.
 pub(crate) async fn serve(
     listener: UnixListener,
     app: Arc<App>,
+    connections_max: usize,
     mut closing: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let router = router(Arc::clone(&app));
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let room = Arc::new(Semaphore::new(connections_max));
     loop {
         let accepted = tokio::select! {
             biased;
@@ -103,7 +118,7 @@ pub(crate) async fn serve(
     }
     drop(listener);
     // The last permit is free when the last connection has ended.
-    let all = room.acquire_many(u32::try_from(CONNECTIONS_MAX).unwrap_or(u32::MAX));
+    let all = room.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX));
     if tokio::time::timeout(CLOSING_TIME, all).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }

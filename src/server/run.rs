@@ -1,6 +1,6 @@
 //! The life of the server: lock, recover, serve, close.
 
-use super::app::App;
+use super::app::{App, LARGE_BODIES_MAX};
 use super::hand::{Hand, Message, Outbox};
 use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
 use super::host::{Core, Helpers, Host};
@@ -16,7 +16,7 @@ use crate::engine::{Engine, Output, Start};
 use crate::journal::{self, DirLock, JournalError, RealDisk};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
-use crate::limits::INPUTS_QUEUED_MAX;
+use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
 use crate::process;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -29,10 +29,13 @@ use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// How often the supervisor is told that all is well.
 const PROBE_EVERY: Duration = Duration::from_secs(5);
+
+/// Descriptors that are not for connections: the journal, snapshots, logs that are read, pidfds.
+const DESCRIPTORS_KEPT: usize = 512;
 
 /// A turn of the engine that takes longer than this is stuck.
 const TURN_TIME_MAX: Millis = Millis::secs(60);
@@ -106,7 +109,7 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let ServerOptions { config, lifeline, probe, signals } = options;
     let data_dir = make_data_dir(&config)?;
     // Held until the very end, after the socket is gone.
-    let _lock = DirLock::acquire(&data_dir)?;
+    let _lock = lock(&data_dir)?;
     let opened = open(&config, &data_dir)?;
     let (socket, listener) = bind(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -120,6 +123,26 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
     drop(socket);
     served
+}
+
+/// How long to wait for a lock that somebody holds: an engine whose supervisor was killed ends
+/// within moments, and its successor must not give up on it.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// How often the lock is tried meanwhile.
+const LOCK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Takes the lock of the data directory, or says who still has it after a while.
+fn lock(data_dir: &Path) -> Result<DirLock, JournalError> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match DirLock::acquire(data_dir) {
+            Err(JournalError::InUse { .. }) if waited < LOCK_PATIENCE => {
+                thread::park_timeout(LOCK_AGAIN);
+                waited = waited.saturating_add(LOCK_AGAIN);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// How others steer the server.
@@ -255,7 +278,7 @@ async fn serve(
         tokio::spawn(tell_that_all_is_well(File::from(probe), pulse));
     }
     tracing::info!("serving on {}", config.socket.display());
-    let serving = http::serve(listener, app, closing);
+    let serving = http::serve(listener, app, room_for_connections(), closing);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A storage error: nothing more may be answered.
@@ -314,6 +337,7 @@ fn app(
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),
         about,
+        large: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         closing,
     }))
 }
@@ -356,9 +380,32 @@ fn start_engine(
     Ok(ended)
 }
 
+/// How many connections may be open at once, after the limit of open files was raised as far as
+/// it helps. The journal must never find that a client took its last descriptor.
+fn room_for_connections() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let wanted = CONNECTIONS_MAX + DESCRIPTORS_KEPT;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let reachable = maximum.unwrap_or(u64::MAX).min(wanted as u64);
+    let mut limit = current.unwrap_or(u64::MAX);
+    if limit < reachable {
+        let raised = Rlimit { current: Some(reachable), maximum };
+        match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit = reachable,
+            Err(error) => tracing::warn!("cannot raise the limit of open files: {error}"),
+        }
+    }
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let room = CONNECTIONS_MAX.min(limit.saturating_sub(DESCRIPTORS_KEPT)).max(1);
+    if room < CONNECTIONS_MAX {
+        tracing::warn!("only {room} connections at once: the limit of open files is {limit}");
+    }
+    room
+}
+
 /// Writes a byte now and every few seconds, unless the engine's thread is stuck. Touches neither
 /// the engine nor the disk, so a store that hangs shows as silence, not as a hang of its own.
-async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) {
+async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) -> ! {
     if let Err(error) = rustix::io::ioctl_fionbio(&probe, true) {
         tracing::warn!("cannot make the probe non-blocking: {error}");
     }

@@ -321,7 +321,7 @@ mod tests {
                      wrong (checksum); 300 bytes were set aside in quarantine/x"
                 ),
                 (false, "fsync is `never`: what was acknowledged may be lost with the power"),
-                (false, "only 5.0 MiB are free on the data directory's disk"),
+                (false, "only 5 MiB are free on the data directory's disk"),
             ]
         );
         assert!(points.iter().all(|point| !point.commands.is_empty()));

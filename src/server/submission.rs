@@ -140,7 +140,7 @@ fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
 
 fn line_and_column(json: &[u8], place: usize) -> (usize, usize) {
     let before = json.get(..place).unwrap_or_default();
-    let line = before.iter().filter(|byte| **byte == b'\n').count();
+    let line = before.split(|byte| *byte == b'\n').count() - 1;
     let begins = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     (line + 1, place - begins + 1)
 }
@@ -243,7 +243,7 @@ mod tests {
     fn broken_json_is_refused_with_its_place() {
         let problem = refusal("{\"type\":\"fetch_data\",\n \"payload\": {\"a\":,}}");
         assert_eq!(problem.code, Code::InvalidRequest);
-        assert!(problem.detail.contains("line 2 column 17"), "{}", problem.detail);
+        assert!(problem.detail.contains("line 2 column 18"), "{}", problem.detail);
         assert!(refusal("").detail.contains("line 1 column 0"));
         assert!(refusal(r#"{"type":"fetch_data","retries":3}"#).detail.contains("retries"));
     }

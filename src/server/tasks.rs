@@ -1,6 +1,6 @@
 //! Routes about tasks.
 
-use super::app::{Answered, App, WAIT_MAX, json, number, ok, read_body, read_json};
+use super::app::{Answered, App, WAIT_MAX, json, number, ok};
 use super::host::Facts;
 use super::peer::{Access, Peer};
 use super::problems::{Failure, invalid};
@@ -31,7 +31,7 @@ pub(crate) async fn submit(
     if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-ndjson")) {
         return Ok(super::bulk::submit_many(app, peer, request.into_body()));
     }
-    let body = read_body(request.into_body(), BODY_BYTES_MAX).await?;
+    let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
     let spec = app.judge(peer).spec(&body)?;
     let answers = app.hand.ask(peer.actor(), vec![Command::Submit(spec)])?.await?;
     match answers.into_iter().next() {
@@ -139,11 +139,11 @@ pub(crate) async fn act(
     app.require(peer, Access::Operate, &format!("{} a task", verb.word()))?;
     let act = match verb {
         Verb::Retry => {
-            let RetryRequest { fresh } = read_json(request.into_body()).await?;
+            let RetryRequest { fresh } = app.read_json(request.into_body()).await?;
             Act { fresh, ..Act::plain(verb) }
         }
         Verb::Reset => {
-            let ResetRequest { max_retry } = read_json(request.into_body()).await?;
+            let ResetRequest { max_retry } = app.read_json(request.into_body()).await?;
             Act { max_retry: max_retry.map(check_max_retry).transpose()?, ..Act::plain(verb) }
         }
         Verb::Cancel | Verb::Pause | Verb::Resume | Verb::RunNow => Act::plain(verb),

@@ -279,3 +279,111 @@ fn note(event: &Event) -> Option<String> {
         Event::Checkpointed(_) | Event::Hurried(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::event::Stamp;
+    use crate::kernel::ids::Seq;
+    use crate::kernel::rules::Rules;
+    use crate::kernel::task::TaskSpec;
+    use crate::kernel::verdict::Verb;
+    use crate::kernel::{Answer, Command, apply, decide};
+
+    const NOW: Moment = Moment {
+        wall: Timestamp(1_700_000_000_000),
+        life: LifeTime(500_000),
+        service: ServiceTime(400_000),
+        dice: 7,
+    };
+
+    /// Carries commands out on an empty state; the events in the order they happened.
+    fn after(commands: &[Command]) -> (State, Vec<Recorded>, Vec<Answer>) {
+        let (mut state, mut events, mut answers) = (State::default(), Vec::new(), Vec::new());
+        state.skip_to(Seq(1));
+        for command in commands {
+            let decision = decide(&state, &Rules::default(), command, NOW).unwrap();
+            answers.push(decision.answer);
+            for event in decision.events {
+                let by = command.speaker().unwrap_or(Actor::User(1000));
+                let (seq, wall) = (state.next_seq(), NOW.wall);
+                let stamp = Stamp { seq, wall, life: NOW.life, service: NOW.service, by };
+                let task = event.task();
+                let status =
+                    |state: &State| task.and_then(|id| state.task(id)).map(|task| task.status);
+                let from = status(&state);
+                apply(&mut state, &stamp, &event).unwrap();
+                let (kind, to) = (Some("fetch_data".into()), status(&state));
+                events.push(Recorded { stamp, event, kind, from, to });
+            }
+        }
+        (state, events, answers)
+    }
+
+    fn submit(change: impl FnOnce(&mut TaskSpec)) -> Command {
+        let mut spec = TaskSpec::new("fetch_data", r#"{"page":7}"#);
+        change(&mut spec);
+        Command::Submit(spec)
+    }
+
+    fn first(state: &State) -> &Task {
+        state.tasks().next().unwrap()
+    }
+
+    #[test]
+    fn a_waiting_task_says_when_it_runs_and_a_paused_one_does_not() {
+        let (state, ..) = after(&[submit(|spec| spec.delay = Some(Millis::secs(90)))]);
+        let later =
+            Moment { wall: NOW.wall.after(Millis(5)), life: NOW.life.after(Millis(5)), ..NOW };
+        for now in [NOW, later] {
+            let view = task(first(&state), now).finish();
+            assert_eq!(view.next_run_time.as_deref(), Some("2023-11-14T22:14:50.000Z"));
+        }
+        let view = task(first(&state), NOW).finish();
+        assert_eq!(view.payload.get(), r#"{"page":7}"#);
+        assert_eq!(view.created_at, "2023-11-14T22:13:20.000Z");
+        let id = first(&state).id;
+        let pause = Command::Act { task: id, verb: Verb::Pause, max_retry: None, fresh: false };
+        let (state, ..) = after(&[submit(|_| ()), pause]);
+        assert_eq!(task(first(&state), NOW).finish().next_run_time, None);
+    }
+
+    #[test]
+    fn a_wall_time_is_shown_as_it_was_asked_for_whatever_the_clocks_do() {
+        let at = Timestamp(1_700_000_600_000);
+        let (state, ..) = after(&[submit(|spec| spec.at = Some(at))]);
+        let stepped = Moment { wall: Timestamp(NOW.wall.0 - 3_600_000), ..NOW };
+        let view = task(first(&state), stepped).finish();
+        assert_eq!(view.next_run_time.as_deref(), Some("2023-11-14T22:23:20.000Z"));
+    }
+
+    #[test]
+    fn history_begins_with_the_submission_and_names_who_acted() {
+        let (state, events, answers) = after(&[submit(|_| ())]);
+        let Answer::Submitted { task: id, .. } = answers[0] else { panic!("{answers:?}") };
+        let act = |verb| Command::Act { task: id, verb, max_retry: None, fresh: false };
+        let (paused, ..) = after(&[submit(|_| ()), act(Verb::Pause), act(Verb::Cancel)]);
+        let (_, history) = history(first(&paused), NOW);
+        let lines = history.transitions.iter();
+        let lines: Vec<_> = lines.map(|line| (line.from, line.to, line.by.as_str())).collect();
+        assert_eq!(
+            lines,
+            [
+                (None, Status::Pending, "uid 1000"),
+                (Some(Status::Pending), Status::Paused, "uid 1000"),
+                (Some(Status::Paused), Status::Cancelled, "uid 1000"),
+            ]
+        );
+        let told = event(&events[0]);
+        assert_eq!((told.event.as_str(), told.reason), ("submitted", Some(Reason::Created)));
+        assert_eq!((told.from, told.to), (None, Some(Status::Pending)));
+        assert!(orders(&state, WorkerId(1)).is_empty());
+    }
+
+    #[test]
+    fn a_stop_is_told_in_the_executors_words() {
+        assert_eq!(stop_word(Stop::Cancel), StopWord::Cancel);
+        assert_eq!(stop_word(Stop::Pause), StopWord::Pause);
+        assert_eq!(stop_word(Stop::Reset), StopWord::Shutdown);
+    }
+}

@@ -46,12 +46,11 @@ impl Watches {
     /// Looks for the first time at the questions of this turn.
     pub(crate) fn begin(&mut self, facts: &Facts<'_>, deliveries: &mut Vec<Delivery>) {
         for (from, on, mut look) in self.fresh.drain(..) {
-            match look(facts) {
-                Some(delivery) => deliveries.push(delivery),
-                None => {
-                    self.subjects.insert(from.0, on);
-                    self.open.insert((on, from.0), look);
-                }
+            if let Some(delivery) = look(facts) {
+                deliveries.push(delivery);
+            } else {
+                self.subjects.insert(from.0, on);
+                self.open.insert((on, from.0), look);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The secret of a lease is drawn here and handed to the worker; the engine and the disk only
 //! ever see its hash.
 
-use super::app::{Answered, App, WAIT_MAX, ok, read_body, read_json, worker_id};
+use super::app::{Answered, App, WAIT_MAX, ok, worker_id};
 use super::hand::Answers;
 use super::host::Facts;
 use super::peer::{Access, Peer};
@@ -94,7 +94,7 @@ pub(crate) async fn register(
     request: Request,
 ) -> Answered {
     admit(&app, peer)?;
-    let registration = registration(&app, read_json(request.into_body()).await?)?;
+    let registration = registration(&app, app.read_json(request.into_body()).await?)?;
     let command = Command::Register(registration.clone());
     let asked = app.hand.ask_and_look(peer.actor(), vec![command], |facts, answers| {
         (answers.into_iter().next(), facts.engine.rules().heartbeat)
@@ -178,9 +178,9 @@ pub(crate) async fn call(
     admit(&app, peer)?;
     let worker = worker_id(&id)?;
     match verb.as_str() {
-        "lease" => lease(&app, worker, read_json(request.into_body()).await?).await,
-        "heartbeat" => heartbeat(&app, worker, read_json(request.into_body()).await?).await,
-        "stops" => stops(&app, worker, read_json(request.into_body()).await?).await,
+        "lease" => lease(&app, worker, app.read_json(request.into_body()).await?).await,
+        "heartbeat" => heartbeat(&app, worker, app.read_json(request.into_body()).await?).await,
+        "stops" => stops(&app, worker, app.read_json(request.into_body()).await?).await,
         "checkpoint" => checkpoint(&app, worker, request).await,
         "finish" => finish(&app, worker, request).await,
         "leave" => leave(&app, worker).await,
@@ -301,7 +301,7 @@ async fn stops(app: &App, worker: WorkerId, request: StopsRequest) -> Answered {
         found => Some(found),
     };
     let changed = app.hand.watch(Subject::Worker(worker), differ)?;
-    let now = || async { app.hand.read(move |facts| current(facts))?.await };
+    let now = || async { app.hand.read(current)?.await };
     let orders = tokio::select! {
         changed = changed => changed?,
         () = tokio::time::sleep(wait_ms.min(WAIT_MAX).duration()) => now().await?,
@@ -311,7 +311,7 @@ async fn stops(app: &App, worker: WorkerId, request: StopsRequest) -> Answered {
 }
 
 async fn checkpoint(app: &App, worker: WorkerId, request: Request) -> Answered {
-    let body = read_body(request.into_body(), BODY_BYTES_MAX).await?;
+    let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
     let CheckpointRequest { lease, data } = parse(&body)?;
     check_json("checkpoint", data.get(), PAYLOAD_BYTES_MAX)?;
     let data = Text::from(Box::<str>::from(data));
@@ -319,7 +319,7 @@ async fn checkpoint(app: &App, worker: WorkerId, request: Request) -> Answered {
     let command = Command::Checkpoint { proof: proof(worker, &lease), data };
     let by = Actor::Worker(worker);
     let done = app.hand.ask_and_look(by, vec![command], move |facts, answers| {
-        let stop = facts.engine.state().task(task).and_then(|task| task.stop());
+        let stop = facts.engine.state().task(task).and_then(crate::kernel::task::Task::stop);
         (answers.into_iter().next(), stop.map(views::stop_word))
     })?;
     match done.await? {
@@ -350,7 +350,7 @@ fn end(worker: WorkerId, end: End) -> Result<Command, Failure> {
 }
 
 async fn finish(app: &App, worker: WorkerId, request: Request) -> Answered {
-    let body = read_body(request.into_body(), BODY_BYTES_MAX).await?;
+    let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
     let FinishRequest { ends, slots } = parse(&body)?;
     if LEASES_PER_REQUEST_MAX < ends.len() {
         return Err(invalid(format!("`ends` must name at most {LEASES_PER_REQUEST_MAX}")));

@@ -1,12 +1,15 @@
 //! A store with a history in it, made by the engine on a real disk: what the tests of the journal
 //! tool and of the format look at.
 
-use midwatch::engine::{Engine, Input, Output, Start, Ticket, write_snapshot};
+use midwatch::engine::dump::{kept_json, record_json};
+use midwatch::engine::{Engine, Input, Output, Rebuild, Start, Ticket, codec, write_snapshot};
+use midwatch::engine::{for_each_record, hex};
 use midwatch::journal::segment::HEADER_BYTES;
-use midwatch::journal::{FrameAt, Host, Options, RealDisk, Visitor, salvage};
+use midwatch::journal::{FrameAt, Host, Options, Place, RealDisk, Record, Visitor};
+use midwatch::journal::{replay, salvage, scan};
 use midwatch::kernel::event::{Actor, Registration, Standing};
 use midwatch::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
-use midwatch::kernel::ids::{ProcessId, WorkerId};
+use midwatch::kernel::ids::{ProcessId, Seq, WorkerId};
 use midwatch::kernel::rules::Rules;
 use midwatch::kernel::status::{Outcome, Reason};
 use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
@@ -139,6 +142,12 @@ impl Bench {
         self.ask((0..count).map(spec).collect());
     }
 
+    /// Two records more, and a state that grows to its bound and no further.
+    pub(crate) fn churn(&mut self, task: TaskId) {
+        self.act(task, Verb::Pause);
+        self.act(task, Verb::Resume);
+    }
+
     pub(crate) fn act(&mut self, task: TaskId, verb: Verb) {
         self.ask_one(Command::Act { task, verb, max_retry: None, fresh: false });
     }
@@ -244,6 +253,48 @@ impl Bench {
         salvage(&RealDisk::open(self.path()).unwrap(), &mut frames).unwrap();
         assert!(frames.1.iter().all(|(offset, _)| HEADER_BYTES <= *offset));
         frames.1
+    }
+}
+
+/// Prints a vector of each kind, the one with the longest body.
+pub(crate) fn print_vectors() {
+    struct Bodies(std::collections::BTreeMap<u16, (u64, Vec<u8>)>);
+    impl Bodies {
+        fn take(&mut self, seq: u64, record: Record<'_>) {
+            let known = self.0.entry(record.kind).or_default();
+            if known.1.len() < record.body.len() {
+                *known = (seq, record.body.to_vec());
+            }
+        }
+    }
+    impl Visitor for Bodies {
+        fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
+            self.take(place.seq, record);
+            Ok(())
+        }
+    }
+    let mut bodies = Bodies(std::collections::BTreeMap::new());
+    let mut bench = Bench::new();
+    bench.full_history();
+    bench.close();
+    let disk = RealDisk::open(bench.path()).unwrap();
+    let report = scan(&disk, &mut bodies).unwrap();
+    let last = report.next_seq - 1;
+    let mut rebuild = Rebuild::default();
+    replay(&disk, 22, &mut rebuild).unwrap(); // before the worker is gone
+    for_each_record::<()>(&rebuild.finish().image(), |kind, body| {
+        bodies.take(22, Record { kind, ignorable: false, body });
+        Ok(())
+    })
+    .unwrap();
+    assert!(22 < last);
+    for (kind, (seq, body)) in bodies.0 {
+        let seq = Seq(seq);
+        let line = match codec::decode(seq, kind, &body) {
+            Ok((stamp, event)) => record_json(&stamp, &event),
+            Err(_) => kept_json(seq, &codec::decode_kept(kind, &body).unwrap()),
+        };
+        println!("{kind}\n{}\n{line}", hex(&body));
     }
 }
 

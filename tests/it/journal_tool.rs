@@ -471,7 +471,7 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 /// A store whose first records are gone.
-fn compacted() -> Bench {
+pub(crate) fn compacted() -> Bench {
     let mut bench = Bench::with_snapshots(6 << 10);
     bench.full_history();
     for _ in 0..100 {
@@ -519,6 +519,35 @@ fn a_snapshot_of_another_state_is_damage() {
           Nothing was changed
     "#]],
     );
+}
+
+#[test]
+fn every_command_works_while_an_engine_writes_rotates_and_compacts() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let mut bench = Bench::with_snapshots(6 << 10);
+    bench.full_history();
+    let task = bench.submit("[]");
+    let dir = bench.path().to_str().unwrap().to_owned();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                bench.churn(task);
+            }
+        });
+        for _ in 0..15 {
+            for command in ["verify", "inspect", "dump"] {
+                let (code, out, err) = tool(&[command, &dir]);
+                if code != 0 {
+                    done.store(true, Ordering::Relaxed);
+                    let out = out.get(..2000).unwrap_or(&out);
+                    panic!("{command} ended with {code}: {err}{out}");
+                }
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

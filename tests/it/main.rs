@@ -10,10 +10,17 @@
     reason = "a test may stop"
 )]
 
+mod demo;
 mod eventually;
 mod fake_engine;
 mod journal_store;
 mod journal_tool;
+mod kills;
 mod process;
+mod server;
+mod spec_reader;
+mod spec_records;
+mod spec_states;
 mod supervision;
+mod tidy;
 mod worker;

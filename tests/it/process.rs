@@ -71,6 +71,11 @@ impl Bench {
         process::sweep(self.run_dir(), STORE, TaskId(1), Fence(fence), &boot).unwrap()
     }
 
+    #[expect(clippy::unused_self, reason = "it reads like its neighbours")]
+    fn nothing_is_left(&self, fence: u64) -> bool {
+        Mark::by_token(&format!("{STORE}:1:{fence}")).find().unwrap().is_empty()
+    }
+
     /// The pid that a script wrote into a file of this directory.
     fn pid_in(&self, name: &str) -> ProcessId {
         let pid = eventually(name, || {
@@ -78,10 +83,6 @@ impl Bench {
         });
         process::of(pid).unwrap().expect("it lives")
     }
-}
-
-fn nothing_is_left(fence: u64) -> bool {
-    Mark::by_token(&format!("{STORE}:1:{fence}")).find().unwrap().is_empty()
 }
 
 fn output(started: &Started) -> String {
@@ -165,7 +166,7 @@ fn claim_and_tombstone_race_and_exactly_one_wins() {
                 assert!(!swept.started);
             }
         }
-        assert!(nothing_is_left(fence));
+        assert!(bench.nothing_is_left(fence));
     }
 }
 

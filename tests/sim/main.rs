@@ -12,6 +12,7 @@
 
 mod disk;
 mod explore;
+mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;

@@ -6,7 +6,7 @@ use super::place::Store;
 use midwatch::engine::codec::{self, CodecError, Kept};
 use midwatch::engine::dump::{kept_json, record_json};
 use midwatch::engine::hex;
-use midwatch::journal::{JournalError, Place, Record, Report, Visitor, read_snapshot, scan};
+use midwatch::journal::{JournalError, Place, RealDisk, Record, Visitor, read_snapshot, scan};
 use midwatch::kernel::event::Event;
 use midwatch::kernel::ids::{Seq, TaskId};
 use serde_json::json;
@@ -25,9 +25,16 @@ pub(crate) struct Range {
 /// Damage ends it with a message after the last good record before it; a body that nobody can
 /// read is printed as it is.
 pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u8, Failure> {
-    let mut print = Print { out, range, failed: None, done: false, unreadable: 0 };
-    print_snapshot(store, &mut print)?;
-    let scanned = scan(&store.disk, &mut print);
+    let mut print =
+        Print { out, range, failed: None, done: false, unreadable: 0, seen: 0, resumed: false };
+    let begun = store.read(|disk| print_snapshot(disk, &mut print));
+    // What a damaged store still gives is printed; the scan will say what is wrong with it.
+    let scanned = begun.and_then(|()| {
+        store.read(|disk| {
+            print.resumed = print.seen != 0;
+            scan(disk, &mut print)
+        })
+    });
     let Print { failed, done, unreadable, .. } = print;
     if let Some(error) = failed {
         return Err(error.into());
@@ -46,28 +53,21 @@ pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u
 }
 
 /// What stands for the records that are gone comes first.
-fn print_snapshot<W: Write>(store: &Store, print: &mut Print<'_, W>) -> Result<(), Failure> {
+fn print_snapshot<W: Write>(disk: &RealDisk, print: &mut Print<'_, W>) -> Result<(), JournalError> {
     let mut first = First::default();
-    let found: Result<Report, JournalError> = store.read(|disk| scan(disk, &mut first));
-    // What a damaged store still gives is printed; the scan that prints will say what is wrong.
-    let Ok(report) = found else { return Ok(()) };
+    let Ok(report) = scan(disk, &mut first) else { return Ok(()) };
     let Some(seq) = base(&report, first.number) else { return Ok(()) };
-    let earliest = report.first_seq;
-    if print.range.from.is_some_and(|from| earliest <= from) {
+    let (earliest, from) = (report.first_seq, print.range.from);
+    if from.is_some_and(|from| earliest <= from) {
         return Ok(());
+    }
+    if from.is_none() {
+        read_snapshot(disk, seq, |record| print.kept(Seq(seq), record))?;
     }
     note(format!(
         "the earliest record held is {earliest}; the snapshot at {seq} stands for those before it"
     ));
-    if print.range.from.is_some() {
-        return Ok(());
-    }
-    let read = read_snapshot(&store.disk, seq, |record| print.kept(Seq(seq), record));
-    match (print.failed.take(), read) {
-        (Some(error), _) => Err(error.into()),
-        (None, Err(error)) => Err(store.refusal(&error)),
-        (None, Ok(())) => Ok(()),
-    }
+    Ok(())
 }
 
 struct Print<'w, W> {
@@ -78,6 +78,10 @@ struct Print<'w, W> {
     /// The last wanted record was printed.
     done: bool,
     unreadable: u64,
+    /// The last record that went by.
+    seen: u64,
+    /// Going on after a file went away underneath: its records may have gone with it.
+    resumed: bool,
 }
 
 impl<W: Write> Print<'_, W> {
@@ -123,6 +127,14 @@ impl<W: Write> Print<'_, W> {
 impl<W: Write> Visitor for Print<'_, W> {
     fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
         let Range { from, to, task } = self.range;
+        if place.seq <= self.seen {
+            return Ok(());
+        }
+        if std::mem::take(&mut self.resumed) && self.seen + 1 < place.seq {
+            let (first, last) = (self.seen + 1, place.seq - 1);
+            note(format!("records {first} to {last} went while this ran: a snapshot has them"));
+        }
+        self.seen = place.seq;
         if from.is_some_and(|from| place.seq < from) {
             return Ok(());
         }

@@ -23,6 +23,7 @@ Exit codes:
   0  done; for verify: all is good, or the last write was cut short by a crash (noted)
   1  a file cannot be read
   2  usage, or there is no store in the directory
+  3  inspect --at: nothing is there
   6  damaged data: file, offset and sequence are named
   7  refused: not permitted, or written by a newer midwatch
   8  verify: the end of the journal, or a snapshot, is suspicious

@@ -309,10 +309,9 @@ fn request(key: &str, payload: &str) -> SubmitRequest {
 
 fn kill(pid: Option<u32>) {
     let pid = pid.and_then(|pid| i32::try_from(pid).ok()).and_then(rustix::process::Pid::from_raw);
-    if let Some(pid) = pid {
-        if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
-            assert_eq!(error, rustix::io::Errno::SRCH, "only a process that is gone escapes");
-        }
+    let Some(pid) = pid else { return };
+    if let Err(error) = rustix::process::kill_process(pid, rustix::process::Signal::KILL) {
+        assert_eq!(error, rustix::io::Errno::SRCH, "only a process that is gone escapes");
     }
 }
 

@@ -78,7 +78,7 @@ fn new_work_is_refused_when_only_the_reserve_is_left_and_taken_again_when_room_r
 fn a_start_on_a_full_disk_uses_the_reserve() {
     let (bench, disk, journal) = started();
     drop(journal);
-    for call in [Call::Create, Call::Write, Call::Allocate, Call::Sync] {
+    for call in [Call::Create, Call::Write, Call::Allocate] {
         put(&bench.path().join("reserve"), &[0; 16 << 10]);
         disk.state.lock().unwrap().free = Some(0);
         disk.set(Fault {

@@ -1,5 +1,6 @@
 //! Every end that a crash can leave, and some that only bad hardware can.
 
+use super::faulty::{Call, Faulty};
 use super::*;
 
 /// A store with two small frames and a last one of four sectors, and where that one begins.
@@ -294,25 +295,19 @@ fn what_a_crash_left_half_made_is_removed() {
 
 // spec: JRN-019
 #[test]
-fn a_segment_that_is_not_born_is_made_anew() {
+fn a_name_that_a_killed_process_left_unsynced_is_synced_before_anything_rests_on_it() {
     let (bench, ..) = three_frames();
-    let floor = fs::read(bench.path().join("floor")).unwrap();
-    drop(bench.open());
-    assert_eq!(bench.segments().len(), 2);
-    for _ in 0..3 {
-        put(&bench.path().join("floor"), &floor); // its update did not reach the disk
-        assert_eq!(look(&bench).0, ["a", "b", "c"]);
-        drop(bench.open());
-        assert_eq!(bench.segments().len(), 2);
-    }
-    put(&bench.path().join("floor"), &floor);
-    fs::remove_file(bench.segments().pop().unwrap()).unwrap(); // nor did its name
-    assert_eq!(look(&bench).0, ["a", "b", "c"]);
-    let (mut journal, ..) = bench.open();
-    add(&mut journal, "d");
-    drop(journal);
-    put(&bench.path().join("floor"), &floor); // an older floor can't take back what was committed
-    assert_eq!(look(&bench).0, ["a", "b", "c", "d"]);
+    let disk = Faulty::new(bench.disk());
+    let (_journal, _) =
+        Journal::open(disk.clone(), bench.options, host(), &mut Seen::default()).unwrap();
+    let state = disk.state.lock().unwrap();
+    let first_of = |call, path: &str| {
+        let mut log = state.log.iter();
+        log.position(|(done, file)| *done == call && file.starts_with(path)).unwrap()
+    };
+    let create = first_of(Call::Create, "journal");
+    assert!(first_of(Call::SyncDir, "journal") < create);
+    assert!(first_of(Call::SyncDir, "snapshots") < create);
 }
 
 // spec: JRN-016

@@ -1,0 +1,21 @@
+//! The demo is a test of everything; here it runs as one.
+
+use std::process::{Command, Stdio};
+
+#[test]
+fn the_demo_holds_what_it_promises() {
+    let output = Command::new(env!("CARGO_BIN_EXE_midwatch"))
+        .arg("demo")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{said}");
+    for promise in ["10,600 of 10,600 lines processed, 0 lost", "79,655 words", "fences"] {
+        assert!(told.contains(promise), "no {promise:?} in\n{told}");
+    }
+    assert_eq!(told.matches("KILL -9").count(), 2, "{told}");
+    let longest = told.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(80), "a line of {longest:?} characters in\n{told}");
+}

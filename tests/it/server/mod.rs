@@ -1,0 +1,7 @@
+//! The server through its socket: routes, refusals, limits, and people who misbehave.
+
+mod document;
+mod fixture;
+mod misuse;
+mod tasks;
+mod workers;

@@ -1,0 +1,188 @@
+#!/usr/bin/env python3
+"""Reads a store by spec/journal.md and spec/records.md alone, and prints what
+`midwatch-journal dump` prints: a JSON line for each record.
+
+A proof that the pages are enough, not a tool: it takes every whole frame up to the end that the
+next segment names, and in the last segment up to the first frame that is not whole.
+"""
+import json, os, struct, sys, zlib
+from datetime import datetime, timezone
+
+# spec/journal.md
+
+def sector(data, letter):
+    head = data[:512]
+    assert len(head) == 512 and head[:8] == b"\x89MW" + letter + b"\r\n\x1a\n", "magic"
+    assert struct.unpack_from("<I", head, 508)[0] == zlib.crc32(head[:508]), "checksum"
+    assert struct.unpack_from("<H", head, 10)[0] <= 1, "newer format"
+    align, = struct.unpack_from("<I", head, 12)
+    number, first = struct.unpack_from("<QQ", head, 32)
+    return head, align, number, first, head[48:56]
+
+def frame(data, at, salt, align):
+    """The frame at a place: (flags, records, next place), or None where no whole one is."""
+    head = data[at:at + 32]
+    if len(head) < 32 or head[:4] != b"\xf7MWF":
+        return None
+    flags, _, first, count, length, body_crc, head_crc = struct.unpack_from("<HHQIIII", head, 4)
+    if zlib.crc32(salt + struct.pack("<Q", at) + head[:28]) != head_crc:
+        return None
+    body = data[at + 32:at + 32 + length]
+    if length > (4 << 20) - 33 or zlib.crc32(salt + body) != body_crc:
+        return None
+    records, pos = [], 0
+    for seq in range(first, first + count):
+        crc, size, kind, bits = struct.unpack_from("<IIHH", body, pos)
+        assert zlib.crc32(salt + struct.pack("<Q", seq) + body[pos + 4:pos + 12 + size]) == crc
+        records.append((seq, kind, bits & 1 == 1, body[pos + 12:pos + 12 + size]))
+        pos += 12 + size
+    assert pos == length
+    return flags, records, at + -(-(33 + length) // align) * align
+
+def frames(data, align, salt, end):
+    """The records up to `end`, or up to the first place without a whole frame."""
+    at, flags = 4096, 0
+    while at != end and not flags & 4:
+        found = frame(data, at, salt, align)
+        if found is None:
+            assert end is None, "damage"
+            return
+        flags, records, at = found
+        yield from records
+
+def files(root, folder, ending):
+    path = os.path.join(root, folder)
+    for name in sorted(os.listdir(path)) if os.path.isdir(path) else []:
+        if name.endswith(ending):
+            with open(os.path.join(path, name), "rb") as file:
+                yield file.read()
+
+# RFC 8949, as much of it as the bodies use
+
+def cbor(data, at=0):
+    """The value at a place and the place behind it."""
+    major, info = data[at] >> 5, data[at] & 31
+    at += 1
+    if info >= 24:
+        assert info <= 27, "no indefinite lengths"
+        size = 1 << (info - 24)
+        info, at = int.from_bytes(data[at:at + size], "big"), at + size
+    if major == 0:
+        return info, at
+    if major == 1:
+        return -1 - info, at
+    if major in (2, 3):
+        piece = data[at:at + info]
+        assert len(piece) == info, "cut"
+        return (piece if major == 2 else piece.decode()), at + info
+    if major in (4, 5):
+        items = []
+        for _ in range(info if major == 4 else 2 * info):
+            item, at = cbor(data, at)
+            items.append(item)
+        return (items if major == 4 else dict(zip(items[::2], items[1::2]))), at
+    raise ValueError("not in a body")
+
+# spec/records.md
+
+KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
+         7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
+         12: "started", 1000: "snapshot_head", 1001: "snapshot_worker", 1002: "snapshot_task"}
+WORDS = {
+    "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
+    "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
+              "dependency_failed invalid_input fatal_error retryable_error timeout lease_expired "
+              "worker_lost worker_crash host_rebooted worker_shutdown never_started lease_revoked "
+              "executor_returned retries_exhausted lost_too_often",
+    "outcome": "success retryable fatal timed_out cancelled paused released lost",
+    "stop": "cancel pause reset", "standing": "alive suspect offline gone",
+    "act": "heartbeat checkpoint result"}
+# The names by their keys, from 0; `name:type` where it is not printed as it is.
+MAPS = {
+    "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden",
+    "heard": "worker holds:*held", "checkpointed": "task fence data:json",
+    "ended": "task fence outcome:outcome to:status reason:reason wait exit_code signal "
+             "result:json error",
+    "moved": "task to:status reason:reason wait", "stop_requested": "task stop:stop max_retry",
+    "hurried": "task", "worker_joined": "worker registration:registration",
+    "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
+    "started": "version boot_id boot_clock next_task",
+    "spec": "type payload:json priority max_retry timeout at:wall delay key retry_of "
+            "checkpoint:json",
+    "held": "task fence ends process:process progress:progress", "progress": "done total note",
+    "registration": "name process:process host version lock types slots",
+    "process": "pid start_time boot_id pid_namespace",
+    "snapshot_head": "last_seq wall:wall life service next_task started:started started_life",
+    "snapshot_worker": "worker registration:registration standing:standing since:wall",
+    "snapshot_task": "task type payload:json status:status priority due retry_count max_retry "
+                     "lost_count timeout created:wall updated:wall born extra:extra life:history",
+    "extra": "key retry_of at:wall by:actor",
+    "history": "transitions:transitions attempts:*attempt attempt_count checkpoint:checkpoint "
+               "result:json error stop:stop lease:lease progress:progress",
+    "transitions": "first:*transition last:*transition dropped",
+    "transition": "seq at:wall from:status to:status reason:reason by:actor wait note",
+    "attempt": "number fence worker worker_name leased:wall waited started:wall end:attempt-end "
+               "secret:hidden",
+    "attempt-end": "outcome:outcome at:wall status:status exit_code signal error",
+    "checkpoint": "data:json at:wall seq", "lease": "fence worker ends secret:hidden "
+                                                    "process:process"}
+
+def plain(value):
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+def shown(value, kind):
+    """A value as JSON text."""
+    if kind == "wall":
+        day = datetime.fromtimestamp(value // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
+        return plain(f"{day}.{value % 1000:03}Z")
+    if kind == "json":
+        return value.strip().replace("\n", " ").replace("\r", " ")
+    if kind == "actor":
+        number, names = value
+        return plain(["daemon", "uid {}", "worker {}"][number].format(*names))
+    if kind in WORDS:
+        return plain(WORDS[kind].split()[value])
+    if kind.startswith("*"):
+        return "[" + ",".join(shown(item, kind[1:]) for item in value) + "]"
+    if kind in MAPS:
+        return "{" + ",".join(fields(value, kind)) + "}"
+    return plain(value)
+
+def fields(value, kind):
+    """The fields of a map, in the order of their keys; unknown keys are skipped."""
+    for key, field in enumerate(MAPS[kind].split()):
+        name, _, inner = field.partition(":")
+        if key in value and inner != "hidden":
+            yield f"{plain(name)}:{shown(value[key], inner)}"
+
+def show(seq, kind, body):
+    value, end = cbor(body)
+    assert end == len(body), "bytes behind the body"
+    line = [f'"seq":{seq}']
+    if kind < 1000:
+        line += [f'"at":{shown(value[0], "wall")}', f'"life":{value[1]}',
+                 f'"service":{value[2]}', f'"by":{shown(value[3], "actor")}']
+        value = value[4]
+    line.append(f'"event":{plain(KINDS[kind])}')
+    print("{" + ",".join(line + list(fields(value, KINDS[kind]))) + "}")
+
+def main(root):
+    segments = [(data, *sector(data, b"J")) for data in files(root, "journal", ".journal")]
+    _, _, _, number, held_from, _ = segments[0]
+    for data in files(root, "snapshots", ".snapshot"):
+        _, align, _, at, salt = sector(data, b"S")
+        # Where segments are gone, the oldest snapshot that reaches the first one stands for them.
+        if number > 1 and held_from <= at + 1:
+            for _, kind, _, body in frames(data, align, salt, None):
+                show(at, kind, body)
+            break
+    for index, (data, _, align, _, _, salt) in enumerate(segments):
+        following = segments[index + 1][1] if index + 1 < len(segments) else None
+        end = struct.unpack_from("<Q", following, 96)[0] if following else None
+        for seq, kind, ignorable, body in frames(data, align, salt, end):
+            if kind in KINDS or not ignorable:
+                show(seq, kind, body)
+
+if __name__ == "__main__":
+    sys.stdout.reconfigure(encoding="utf-8")
+    main(sys.argv[1])
