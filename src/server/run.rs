@@ -26,7 +26,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -110,7 +110,10 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let data_dir = make_data_dir(&config)?;
     // Held until the very end, after the socket is gone.
     let _lock = lock(&data_dir)?;
+    let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
+    let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
     let opened = open(&config, &data_dir)?;
+    drop(recovering);
     let (socket, listener) = bind(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -123,6 +126,24 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
     drop(socket);
     served
+}
+
+/// How often a start that takes long gives a sign of life.
+const RECOVERING_EVERY: Duration = Duration::from_secs(5);
+
+/// Writes an `s` to the probe every few seconds, until what it returns is dropped: a journal of
+/// any length may be read without being taken for a process that hangs.
+fn say_that_recovery_goes_on(probe: &OwnedFd) -> io::Result<SyncSender<()>> {
+    let mut probe = File::from(probe.try_clone()?);
+    let (alive, ended) = sync_channel::<()>(0);
+    start_thread("recovery", move || {
+        while ended.recv_timeout(RECOVERING_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = probe.write(b"s") {
+                tracing::debug!("nobody reads the probe: {error}");
+            }
+        }
+    })?;
+    Ok(alive)
 }
 
 /// How long to wait for a lock that somebody holds: an engine whose supervisor was killed ends
@@ -168,9 +189,15 @@ fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         made.map_err(|error| ServerError::host("create", path, &error))
     };
-    make(&config.data_dir)?;
     let data_dir = std::path::absolute(&config.data_dir)
         .map_err(|error| ServerError::host("find", &config.data_dir, &error))?;
+    let fresh: Vec<_> = data_dir.ancestors().take_while(|path| !path.exists()).collect();
+    make(&data_dir)?;
+    // A power cut must not take the name of the directory and all that is durable in it.
+    for parent in fresh.iter().filter_map(|path| path.parent()) {
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(|error| ServerError::host("sync", parent, &error))?;
+    }
     for name in ["run", "logs"] {
         make(&data_dir.join(name))?;
     }
