@@ -153,15 +153,23 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 const LOCK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Takes the lock of the data directory, or says who still has it after a while.
-fn lock(data_dir: &Path) -> Result<DirLock, JournalError> {
+fn lock(data_dir: &Path) -> Result<DirLock, ServerError> {
     let mut waited = Duration::ZERO;
     loop {
         match DirLock::acquire(data_dir) {
-            Err(JournalError::InUse { .. }) if waited < LOCK_PATIENCE => {
+            Err(error @ JournalError::InUse { .. }) if LOCK_PATIENCE <= waited => {
+                let mut error = ServerError::from(error);
+                error.text = format!("{}: {}", data_dir.display(), error.text);
+                return Err(error);
+            }
+            Err(JournalError::InUse { pid }) => {
+                if waited.is_zero() {
+                    tracing::warn!(pid, "another engine has the data directory; it may be ending");
+                }
                 thread::park_timeout(LOCK_AGAIN);
                 waited = waited.saturating_add(LOCK_AGAIN);
             }
-            result => return result,
+            result => return Ok(result?),
         }
     }
 }
@@ -238,6 +246,9 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
     let store = crate::engine::hex(&engine.journal().store_uuid());
     let recovery = Recovered::of(&recovery);
     tracing::info!("recovered: {}", recovery.line);
+    if let Some(suspicious) = &recovery.suspicious {
+        tracing::error!("{suspicious}");
+    }
     Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
 }
 

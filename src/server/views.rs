@@ -85,6 +85,7 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         lease_expire_time: ends.map(|ends| rfc3339(wall_of_service(ends, now))),
         created_at: rfc3339(task.created),
         updated_at: rfc3339(task.updated),
+        status_since: rfc3339(task.status_since()),
         key: task.key().map(Text::to_string),
         timeout: task.timeout.map(format_duration),
         result: None,

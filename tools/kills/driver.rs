@@ -371,7 +371,7 @@ impl Account {
         match record["event"].as_str() {
             Some("submitted") => {
                 task.payload = record["spec"]["payload"].to_string();
-                task.key = record["spec"]["key"].as_str().unwrap_or_default().to_owned();
+                record["spec"]["key"].as_str().unwrap_or_default().clone_into(&mut task.key);
             }
             Some("leased") => {
                 task.fences.insert(record["fence"].as_u64().unwrap());
