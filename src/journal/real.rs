@@ -15,7 +15,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<File>,
-    path: Arc<Path>,
 }
 
 /// An open file of a [`RealDisk`].
@@ -27,7 +26,7 @@ impl RealDisk {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Self { directory: Arc::new(directory), path: path.into() })
+        Ok(Self { directory: Arc::new(directory) })
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
@@ -97,7 +96,8 @@ impl Disk for RealDisk {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        fs2::available_space(&self.path)
+        let space = rustix::fs::fstatvfs(&*self.directory)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 }
 

@@ -129,6 +129,14 @@ pub(crate) fn check_json(what: &str, json: &str, bytes_max: usize) -> Result<(),
 
 /// Where valid JSON first goes deeper than is allowed.
 fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
+    // Most JSON has too few brackets to be deep, and counting them is much faster than following
+    // them.
+    let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
+    if json.chunks(255).map(|piece| usize::from(piece.iter().map(opens).sum::<u8>())).sum::<usize>()
+        <= JSON_DEPTH_MAX
+    {
+        return None;
+    }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (place, byte) in json.iter().enumerate() {
         match byte {
