@@ -108,7 +108,9 @@ async fn which(app: &App, task: TaskId, attempt: Option<u32>) -> Result<Which, F
 fn no_log(which: Which) -> Failure {
     let Which { task, attempt, .. } = which;
     let detail = match attempt {
-        0 => format!("task {task} has not run yet, so it has no log"),
+        0 => {
+            format!("task {task} has no attempt 0: they count from 1, and it may not have run yet")
+        }
         attempt => format!("there is no log of attempt {attempt} of task {task}"),
     };
     let help = format!("midwatch history {task}");

@@ -23,7 +23,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -206,10 +206,35 @@ fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
         let synced = File::open(parent).and_then(|parent| parent.sync_all());
         synced.map_err(|error| ServerError::host("sync", parent, &error))?;
     }
+    nobody_else_may_write(&data_dir)?;
     for name in ["run", "logs"] {
         make(&data_dir.join(name))?;
     }
     Ok(data_dir)
+}
+
+/// Refuses a data directory in which others could put or replace files.
+fn nobody_else_may_write(data_dir: &Path) -> Result<(), ServerError> {
+    let facts = std::fs::metadata(data_dir)
+        .map_err(|error| ServerError::host("look at", data_dir, &error))?;
+    let us = rustix::process::geteuid().as_raw();
+    let refuse = |what: String| {
+        let path = data_dir.display();
+        Err(ServerError { exit_code: 7, text: format!("the data directory {path} {what}") })
+    };
+    if facts.uid() != us && facts.uid() != 0 {
+        return refuse(format!(
+            "belongs to user {}, not to the user {us} who runs this\n  chown it, or name another one",
+            facts.uid()
+        ));
+    }
+    if facts.mode() & 0o022 != 0 {
+        return refuse(
+            "can be written by others\n  chmod go-w it: what is in it decides what is run"
+                .to_owned(),
+        );
+    }
+    Ok(())
 }
 
 fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {

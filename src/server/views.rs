@@ -133,7 +133,8 @@ pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
 
 fn transition(line: &Transition) -> TransitionView {
     let wait = line.wait.map(|wait| format!("next run in {}", span(wait)));
-    let parts = [line.note.as_ref().map(Text::to_string), wait];
+    // The wait first: it is what a narrow screen must not cut.
+    let parts = [wait, line.note.as_ref().map(Text::to_string)];
     let note = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     TransitionView {
         at: rfc3339(line.at),
