@@ -9,11 +9,11 @@ use super::pulse::Pulse;
 use super::rules::{Kinds, journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::{deaths, http};
+use super::{data_dir, deaths, http};
 use crate::clock::{self, Clock};
 use crate::config::{Config, Fsync};
 use crate::engine::{Engine, Output, Start};
-use crate::journal::{self, DirLock, JournalError, RealDisk};
+use crate::journal::{self, JournalError, RealDisk};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
@@ -23,7 +23,6 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -84,7 +83,7 @@ impl From<JournalError> for ServerError {
 }
 
 impl ServerError {
-    fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
+    pub(super) fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
         let exit_code = match error.kind() {
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::StorageFull
@@ -107,9 +106,9 @@ impl ServerError {
 /// still waits for an answer does not get one.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let ServerOptions { config, lifeline, probe, signals } = options;
-    let data_dir = make_data_dir(&config)?;
+    let data_dir = data_dir::make_data_dir(&config)?;
     // Held until the very end, after the socket is gone.
-    let _lock = lock(&data_dir)?;
+    let _lock = data_dir::lock(&data_dir)?;
     let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
     let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
     let opened = open(&config, &data_dir)?;
@@ -146,34 +145,6 @@ fn say_that_recovery_goes_on(probe: &OwnedFd) -> io::Result<SyncSender<()>> {
     Ok(alive)
 }
 
-/// How long to wait for a lock that somebody holds: an engine whose supervisor was killed ends
-/// within moments, and its successor must not give up on it.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the lock is tried meanwhile.
-const LOCK_AGAIN: Duration = Duration::from_millis(50);
-
-/// Takes the lock of the data directory, or says who still has it after a while.
-fn lock(data_dir: &Path) -> Result<DirLock, ServerError> {
-    let mut waited = Duration::ZERO;
-    loop {
-        match DirLock::acquire(data_dir) {
-            Err(error @ JournalError::InUse { .. }) if LOCK_PATIENCE <= waited => {
-                let mut error = ServerError::from(error);
-                error.text = format!("{}: {}", data_dir.display(), error.text);
-                return Err(error);
-            }
-            Err(JournalError::InUse { pid }) => {
-                if waited.is_zero() {
-                    tracing::warn!(pid, "another engine has the data directory; it may be ending");
-                }
-                thread::park_timeout(LOCK_AGAIN);
-                waited = waited.saturating_add(LOCK_AGAIN);
-            }
-            result => return Ok(result?),
-        }
-    }
-}
-
 /// How others steer the server.
 struct Orders {
     lifeline: Option<OwnedFd>,
@@ -190,51 +161,6 @@ struct Opened {
     boot_id: String,
     store: String,
     workers: Vec<(WorkerId, Registration)>,
-}
-
-fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
-    let make = |path: &Path| {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| ServerError::host("create", path, &error))
-    };
-    let data_dir = std::path::absolute(&config.data_dir)
-        .map_err(|error| ServerError::host("find", &config.data_dir, &error))?;
-    let fresh: Vec<_> = data_dir.ancestors().take_while(|path| !path.exists()).collect();
-    make(&data_dir)?;
-    // A power cut must not take the name of the directory and all that is durable in it.
-    for parent in fresh.iter().filter_map(|path| path.parent()) {
-        let synced = File::open(parent).and_then(|parent| parent.sync_all());
-        synced.map_err(|error| ServerError::host("sync", parent, &error))?;
-    }
-    nobody_else_may_write(&data_dir)?;
-    for name in ["run", "logs"] {
-        make(&data_dir.join(name))?;
-    }
-    Ok(data_dir)
-}
-
-/// Refuses a data directory in which others could put or replace files.
-fn nobody_else_may_write(data_dir: &Path) -> Result<(), ServerError> {
-    let facts = std::fs::metadata(data_dir)
-        .map_err(|error| ServerError::host("look at", data_dir, &error))?;
-    let us = rustix::process::geteuid().as_raw();
-    let refuse = |what: String| {
-        let path = data_dir.display();
-        Err(ServerError { exit_code: 7, text: format!("the data directory {path} {what}") })
-    };
-    if facts.uid() != us && facts.uid() != 0 {
-        return refuse(format!(
-            "belongs to user {}, not to the user {us} who runs this\n  chown it, or name another one",
-            facts.uid()
-        ));
-    }
-    if facts.mode() & 0o022 != 0 {
-        return refuse(
-            "can be written by others\n  chmod go-w it: what is in it decides what is run"
-                .to_owned(),
-        );
-    }
-    Ok(())
 }
 
 fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
