@@ -1,9 +1,10 @@
 //! Output of attempts, byte for byte, from the files that workers write.
 
-use super::app::{Answered, App, number};
+use super::app::{Answered, App, WAIT_MAX, number};
 use super::bulk::Pieces;
 use super::problems::{Failure, invalid};
 use super::views::log_path;
+use super::watches::Subject;
 use crate::api::{Code, Problem};
 use crate::kernel::Rejection;
 use crate::kernel::ids::TaskId;
@@ -59,8 +60,11 @@ pub(crate) async fn log(
 ) -> Answered {
     let task: TaskId = number("task", &id)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let which = which(&app, task, query.attempt).await?;
     let follow = query.follow.unwrap_or(0) != 0;
+    if follow && query.attempt.is_none() {
+        first_attempt(&app, task).await?;
+    }
+    let which = which(&app, task, query.attempt).await?;
     let path = app.data_dir.join(log_path(task, which.attempt));
     let file = match File::open(&path) {
         Ok(file) => Some(file),
@@ -88,6 +92,22 @@ pub(crate) async fn log(
     let attempt = HeaderValue::from(which.attempt);
     headers.insert(HeaderName::from_static("midwatch-attempt"), attempt);
     Ok(response)
+}
+
+/// Waits until the task has an attempt whose log can be followed, or ended without one; as long
+/// as any wait, then the caller asks again.
+async fn first_attempt(app: &App, task: TaskId) -> Result<(), Failure> {
+    let begun = app.hand.watch(Subject::Task(task), move |facts| {
+        let known = facts.engine.state().task(task);
+        known
+            .is_none_or(|known| 0 < known.attempt_count() || known.status.is_terminal())
+            .then_some(())
+    })?;
+    tokio::select! {
+        begun = begun => Ok(begun?),
+        () = tokio::time::sleep(WAIT_MAX.duration()) => Ok(()),
+        () = app.closing() => Ok(()),
+    }
 }
 
 async fn which(app: &App, task: TaskId, attempt: Option<u32>) -> Result<Which, Failure> {
