@@ -6,6 +6,7 @@ use crate::journal::frame::BATCH_BYTES_MAX;
 use crate::journal::{JournalError, Room};
 use crate::kernel::event::{Actor, Event, Stamp};
 use crate::kernel::ids::{LifeTime, Millis, Moment, Seq, ServiceTime, WorkerId};
+use crate::kernel::task::TaskSpec;
 use crate::kernel::{Answer, Command, Decision, Rejection, apply, decide};
 
 /// Records of a heartbeat wait at most this long for a frame to travel in.
@@ -137,10 +138,16 @@ impl<D: Disk> Engine<D> {
     ) -> Result<Option<Result<Answer, Rejection>>, JournalError> {
         let answer = match command {
             Command::Lease { .. } => Ok(Answer::Leased(Vec::new())),
+            Command::Submit(spec) if self.is_known(spec) => return Ok(None),
             command if command.is_new_work() => Err(Rejection::NoSpace),
             _ => return Ok(None),
         };
         Ok(if self.has_room()? { None } else { Some(answer) })
+    }
+
+    /// Whether a submission's key names a task that is there already: no new work.
+    fn is_known(&self, spec: &TaskSpec) -> bool {
+        spec.key.as_ref().is_some_and(|key| self.state.task_by_key(key).is_some())
     }
 
     /// Applies and encodes the events of one step.

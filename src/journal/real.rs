@@ -30,10 +30,15 @@ impl RealDisk {
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // A FIFO under one of our names must not hold anybody up, and is no file of ours.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = File::from(rustix::fs::openat(&*self.directory, path, flags, mode)?);
-        Ok(RealFile(file))
+        let kind = file.metadata()?.file_type();
+        if kind.is_file() || kind.is_dir() {
+            return Ok(RealFile(file));
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 
     fn open_dir(&self, dir: &str) -> io::Result<RealFile> {

@@ -273,7 +273,11 @@ impl Duty {
     pub(super) fn forgotten(&mut self, now: Instant) {
         let Some(worker) = self.state.worker.take() else { return };
         let held = self.state.attempts.len();
-        tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        if self.state.leaving {
+            tracing::debug!(%worker, "a last call was answered after the goodbye");
+        } else {
+            tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        }
         for attempt in self.state.attempts.values_mut() {
             attempt.stop(StopWord::Superseded, now);
         }
