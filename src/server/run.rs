@@ -83,6 +83,11 @@ impl From<JournalError> for ServerError {
 }
 
 impl ServerError {
+    /// What no other try would mend: the places that the config names do not do.
+    fn refused(self) -> Self {
+        Self { exit_code: self.exit_code.max(7), ..self }
+    }
+
     pub(super) fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
         let exit_code = match error.kind() {
             io::ErrorKind::PermissionDenied
@@ -106,14 +111,14 @@ impl ServerError {
 /// still waits for an answer does not get one.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let ServerOptions { config, lifeline, probe, signals } = options;
-    let data_dir = data_dir::make_data_dir(&config)?;
+    let data_dir = data_dir::make_data_dir(&config).map_err(ServerError::refused)?;
     // Held until the very end, after the socket is gone.
     let _lock = data_dir::lock(&data_dir)?;
     let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
     let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
     let opened = open(&config, &data_dir)?;
     drop(recovering);
-    let (socket, listener) = bind(&config)?;
+    let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
