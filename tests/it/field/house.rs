@@ -332,12 +332,12 @@ impl House {
         (engine, self.workers().iter().map(|worker| worker.pid).collect())
     }
 
-    /// Kills engine, workers and supervisor with SIGKILL, the supervisor first so that it starts
-    /// nobody anew.
+    /// Kills supervisor, engine and workers with SIGKILL: the supervisor first, so that it starts
+    /// nobody anew, and the engine second, so that it sweeps nothing any more.
     pub(super) fn kill_all(&self, daemon: Part) {
         let (engine, workers) = self.pids();
         daemon.kill();
-        for pid in workers.into_iter().chain([engine]) {
+        for pid in [engine].into_iter().chain(workers) {
             kill(pid);
             until("it is dead", || (!is_alive(pid)).then_some(()));
         }
