@@ -31,8 +31,9 @@ impl Stat {
         let (pid, rest) = line.split_once(" (")?;
         let (name, rest) = rest.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
-        let small = |at: usize| number(at).and_then(|value| u32::try_from(value).ok());
+        let number = |at: usize| fields.get(at)?.parse::<i64>().ok();
+        // A process that is just being reaped has -1 for its session.
+        let small = |at: usize| number(at).map(|value| u32::try_from(value).unwrap_or(0));
         Some(Self {
             pid: pid.parse().ok()?,
             name: name.to_owned(),
@@ -40,7 +41,7 @@ impl Stat {
             parent: small(1)?,
             session: small(3)?,
             threads: small(17)?,
-            start_time: number(19)?,
+            start_time: fields.get(19)?.parse().ok()?,
         })
     }
 }
@@ -48,6 +49,7 @@ impl Stat {
 /// The stat line of `pid`; `None` when there is no such process.
 pub(crate) fn stat(pid: u32) -> io::Result<Option<Stat>> {
     let bytes = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(bytes) if bytes.is_empty() => return Ok(None),
         Ok(bytes) => bytes,
         Err(error) if is_gone(&error) => return Ok(None),
         Err(error) => return Err(error),

@@ -35,7 +35,8 @@ impl Adoption {
         self.exact.then(std::process::id)
     }
 
-    /// Whether an orphan may be there, after those that ended were reaped.
+    /// Whether an orphan may be there, after those that ended were reaped. To be called now and
+    /// then also when nobody wants to know, or zombies pile up.
     pub fn any(self) -> bool {
         if !self.exact {
             return true;

@@ -20,6 +20,16 @@ fn a_stat_line_is_read_whatever_the_process_calls_itself() {
     }
 }
 
+// A sweep once failed on a process that was reaped while it looked: the kernel then shows -1 for
+// group and session and no threads. Such a line is read, and its process is dead.
+#[test]
+fn a_process_that_is_being_reaped_is_read_and_dead() {
+    let line = "8123 (sh) X 0 -1 -1 0 -1 4228352 0 0 0 0 0 0 0 0 20 0 0 0 5318 0 0";
+    let stat = Stat::parse(line).unwrap();
+    assert_eq!((stat.session, stat.threads, stat.start_time), (0, 0, 5318));
+    assert!(!stat.is_living());
+}
+
 #[test]
 fn a_zombie_is_dead_unless_one_of_its_threads_goes_on() {
     let stat = |state: char, threads: u32| {

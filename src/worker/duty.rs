@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) waiting_for_stops: bool,
     /// No call that polls is made before this.
     pub(super) polls_from: Instant,
+    /// The host could not start a handler: nothing is leased before this.
+    pub(super) hurt_until: Instant,
     probe_at: Instant,
     pub(super) closing: Closing,
     /// Since when there is nothing left to do but to hand over ends and leave.
@@ -101,6 +103,7 @@ impl State {
             known: Vec::new(),
             waiting_for_stops: false,
             polls_from: now,
+            hurt_until: now,
             probe_at: now,
             closing: Closing::No,
             idle_since: None,
@@ -213,6 +216,7 @@ impl Duty {
         if state.worker.is_some() && Instant::now() < state.polls_from {
             looks.push(state.polls_from);
         }
+        looks.extend(Some(state.hurt_until).filter(|until| Instant::now() < *until));
         if let Some(since) = state.idle_since {
             looks.push(since + self.patience());
         }
@@ -275,7 +279,11 @@ impl Duty {
     pub(super) fn forgotten(&mut self, now: Instant) {
         let Some(worker) = self.state.worker.take() else { return };
         let held = self.state.attempts.len();
-        tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        if self.state.leaving {
+            tracing::debug!(%worker, "a last call was answered after the goodbye");
+        } else {
+            tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        }
         for attempt in self.state.attempts.values_mut() {
             attempt.stop(StopWord::Superseded, now);
         }

@@ -126,7 +126,7 @@ fn the_leader_decides_and_what_it_leaves_is_killed_and_named() {
     let crew = Crew::new(1, &[("tree", script)]);
     let fence = crew.engine.lease("tree", "null");
     let end = crew.engine.end_of(fence);
-    assert_eq!((end.outcome, end.exit_code), (Outcome::Retryable, Some(65)));
+    assert_eq!((end.outcome, end.exit_code), (Outcome::Fatal, Some(65)));
     let log = crew.log(fence);
     for name in ["group", "session", "quiet", "bare"] {
         let pid = crew.wait_for_file(name);
