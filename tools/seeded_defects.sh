@@ -38,13 +38,13 @@ for defect in "${defects[@]}"; do
   export RUSTC_WORKSPACE_WRAPPER="$PWD/$CARGO_TARGET_DIR/rustc-$defect"
   printf '#!/bin/sh\nexec "$@" --cfg '"'seeded_defect=\"%s\"'"'\n' "$defect" >"$RUSTC_WORKSPACE_WRAPPER"
   chmod +x "$RUSTC_WORKSPACE_WRAPPER"
-  if ! cargo test --test sim --no-run >"$output" 2>&1; then
+  if ! cargo test --no-default-features --test sim --no-run >"$output" 2>&1; then
     cat "$output" >&2
     echo "$defect: does not build" >&2
     exit 2
   fi
   start=$SECONDS
-  cargo test --test sim -- ${FILTER:+"$FILTER"} >"$output" 2>&1
+  cargo test --no-default-features --test sim -- ${FILTER:+"$FILTER"} >"$output" 2>&1
   status=$?
   caught=$(sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$output" | sort)
   if [ $status -ne 0 ] && [ -n "$caught" ]; then

@@ -94,6 +94,8 @@ pub struct TaskView {
     pub created_at: String,
     /// When its record last changed.
     pub updated_at: String,
+    /// When it took its status.
+    pub status_since: String,
     /// Idempotency key.
     pub key: Option<String>,
     /// Longest run of one attempt, such as `10m`.

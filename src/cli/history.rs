@@ -102,8 +102,11 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
 }
 
 fn ran(attempt: &AttemptView, view: &View) -> String {
-    let Some(started) = attempt.started_at.as_ref().and_then(|at| units::parse_rfc3339(at).ok())
-    else {
+    // An attempt may be over before its start was told; it began right after its lease.
+    let ran = attempt.exit_code.is_some() || attempt.signal.is_some();
+    let leased = Some(&attempt.leased_at).filter(|_| ran);
+    let began = attempt.started_at.as_ref().or(leased);
+    let Some(started) = began.and_then(|at| units::parse_rfc3339(at).ok()) else {
         return "–".to_owned();
     };
     let ended = attempt.ended_at.as_ref().and_then(|at| units::parse_rfc3339(at).ok());

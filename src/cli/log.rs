@@ -1,9 +1,10 @@
 //! `midwatch log`: what an attempt wrote, byte for byte.
 
 use super::arguments::task_id;
-use super::connection::{lost, stream, with_query};
+use super::connection::{get, lost, stream, with_query};
 use super::failure::Failure;
 use super::session::Session;
+use crate::api::TaskView;
 use crate::kernel::ids::TaskId;
 use std::io::BufRead;
 
@@ -24,15 +25,31 @@ pub(crate) struct Args {
     tail: Option<u64>,
 }
 
+/// The exit code of what does not exist.
+const NO_SUCH: u8 = 3;
+
+/// Whether the task may still get a log to follow.
+fn waits(args: &Args, session: &Session<'_>) -> Result<bool, Failure> {
+    let task: TaskView = get(session.api, &format!("/v1/tasks/{}", args.id))?;
+    Ok(args.attempt.is_none() && !task.status.is_terminal())
+}
+
 /// Prints it.
 pub(crate) fn run(args: &Args, follow: bool, session: &mut Session<'_>) -> Result<u8, Failure> {
+    let follow = follow || args.follow;
     let query = [
         ("attempt", args.attempt.map(|attempt| attempt.to_string())),
         ("tail", args.tail.map(|tail| tail.to_string())),
-        ("follow", (follow || args.follow).then(|| "1".to_owned())),
+        ("follow", follow.then(|| "1".to_owned())),
     ];
     let path = with_query(&format!("/v1/tasks/{}/log", args.id), &query);
-    let mut log = stream(session.api, &path)?;
+    let mut log = loop {
+        match stream(session.api, &path) {
+            // It has not run yet. The daemon has waited a while for it, so asking again is cheap.
+            Err(failure) if follow && failure.code() == NO_SUCH && waits(args, session)? => {}
+            log => break log?,
+        }
+    };
     loop {
         let bytes = log.fill_buf().map_err(|error| lost(&error))?;
         if bytes.is_empty() {

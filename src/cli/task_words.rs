@@ -25,9 +25,9 @@ pub(crate) fn when(task: &TaskView, view: &View) -> String {
             }
             None => "now".to_owned(),
         },
-        Status::Running | Status::Paused | Status::Lost => view.since(&task.updated_at),
+        Status::Running | Status::Paused | Status::Lost => view.since(&task.status_since),
         Status::Success | Status::Failed | Status::Dead | Status::Cancelled => {
-            let ended = view.relative(&task.updated_at);
+            let ended = view.relative(&task.status_since);
             if ended == "now" { "just now".to_owned() } else { ended }
         }
     }

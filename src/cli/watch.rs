@@ -1,12 +1,12 @@
 //! `midwatch watch`: what happens, as it happens.
 
 use super::arguments::task_id;
-use super::connection::{lost, stream, with_query};
+use super::connection::{get, lost, stream, with_query};
 use super::failure::{Failure, exit};
 use super::paint::status_ink;
 use super::session::{Format, Session, View};
 use super::text::{cut, tame};
-use crate::api::EventView;
+use crate::api::{EventView, TaskView};
 use crate::kernel::ids::TaskId;
 use crate::kernel::status::Status;
 use crate::units;
@@ -25,6 +25,13 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Prints events until the daemon goes, or the one task has ended.
 pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
+    if let Some(id) = args.id {
+        let task: TaskView = get(session.api, &format!("/v1/tasks/{id}"))?;
+        if task.status.is_terminal() {
+            session.note(&format!("task {id} has ended: it is {}", task.status));
+            return Ok(exit::DONE);
+        }
+    }
     let path = with_query("/v1/events", &[("task", args.id.map(|id| id.to_string()))]);
     let mut events = stream(session.api, &path)?;
     let mut line = Vec::new();

@@ -184,6 +184,8 @@ pub struct Engine<D: Disk> {
     again: bool,
     /// Encoded bodies of one decision; kept for its memory.
     scratch: Vec<u8>,
+    /// Bytes for which there was room when the disk was last asked, for the frame at hand alone.
+    roomy: u64,
 }
 
 /// Record bytes between two snapshots, unless the state is so large that this would be too often.
@@ -223,6 +225,7 @@ impl<D: Disk> Engine<D> {
             turned: LifeTime(0),
             again: false,
             scratch: Vec::new(),
+            roomy: 0,
         };
         Ok((engine, recovery))
     }

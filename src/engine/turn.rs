@@ -2,9 +2,11 @@
 
 use super::{Engine, Input, Output, Recorded, Waiter, codec};
 use crate::journal::disk::Disk;
+use crate::journal::frame::BATCH_BYTES_MAX;
 use crate::journal::{JournalError, Room};
 use crate::kernel::event::{Actor, Event, Stamp};
 use crate::kernel::ids::{LifeTime, Millis, Moment, Seq, ServiceTime, WorkerId};
+use crate::kernel::task::TaskSpec;
 use crate::kernel::{Answer, Command, Decision, Rejection, apply, decide};
 
 /// Records of a heartbeat wait at most this long for a frame to travel in.
@@ -12,6 +14,9 @@ const FLUSH_AFTER: Millis = Millis::secs(10);
 
 /// Room that must be there before new work is decided: the largest submission and its frame.
 const ROOM_BYTES: u64 = 2 << 20;
+
+/// Asked for beyond that, so that the many submissions of one frame ask the disk once.
+const ROOM_AHEAD_BYTES: u64 = BATCH_BYTES_MAX as u64;
 
 /// Due tasks moved into the ready sets in one turn.
 const RIPEN_MAX: usize = 1024;
@@ -28,6 +33,7 @@ impl<D: Disk> Engine<D> {
         mut now: Moment,
     ) -> Result<Vec<Output<D>>, JournalError> {
         self.turned = now.life;
+        self.roomy = 0;
         self.again = self.state.ripen(now, RIPEN_MAX);
         for input in inputs {
             self.take(input, &mut now)?;
@@ -132,10 +138,16 @@ impl<D: Disk> Engine<D> {
     ) -> Result<Option<Result<Answer, Rejection>>, JournalError> {
         let answer = match command {
             Command::Lease { .. } => Ok(Answer::Leased(Vec::new())),
+            Command::Submit(spec) if self.is_known(spec) => return Ok(None),
             command if command.is_new_work() => Err(Rejection::NoSpace),
             _ => return Ok(None),
         };
         Ok(if self.has_room()? { None } else { Some(answer) })
+    }
+
+    /// Whether a submission's key names a task that is there already: no new work.
+    fn is_known(&self, spec: &TaskSpec) -> bool {
+        spec.key.as_ref().is_some_and(|key| self.state.task_by_key(key).is_some())
     }
 
     /// Applies and encodes the events of one step.
@@ -212,6 +224,7 @@ impl<D: Disk> Engine<D> {
             "the journal numbers records as the state does"
         );
         self.batch.clear();
+        self.roomy = 0;
         self.flush_at = None;
         self.outbox.push(Output::Events(std::mem::take(&mut self.recorded)));
         Ok(())
@@ -220,8 +233,16 @@ impl<D: Disk> Engine<D> {
     /// Whether new work may be taken on: the reserve is for the ends of what runs.
     fn has_room(&mut self) -> Result<bool, JournalError> {
         let pending = u64::try_from(self.batch.bytes()).unwrap_or(u64::MAX);
-        let room = self.journal.has_room_for(pending.saturating_add(ROOM_BYTES))?;
-        Ok(room == Room::Plenty)
+        let wanted = pending.saturating_add(ROOM_BYTES);
+        if wanted <= self.roomy {
+            return Ok(true);
+        }
+        let ahead = wanted.saturating_add(ROOM_AHEAD_BYTES);
+        if self.journal.has_room_for(ahead)? == Room::Plenty {
+            self.roomy = ahead;
+            return Ok(true);
+        }
+        Ok(self.journal.has_room_for(wanted)? == Room::Plenty)
     }
 
     /// Leases to those who wait for work, first come first served.

@@ -177,17 +177,18 @@ impl JournalError {
     fn help(&self) -> Option<String> {
         let text = match self {
             Self::Damage(damage) | Self::Suspicious(damage) => format!(
-                "`midwatch-journal inspect DIR --at {}` prints what is there; \
-                 `midwatch-journal repair DIR --dry-run` says what a repair would keep",
-                damage.offset
+                "nothing was changed; `midwatch-journal inspect --at {}` prints what is there, \
+                 `midwatch-journal verify` what is whole; this version repairs nothing: keep the \
+                 directory as it is, and put the file back from a backup",
+                damage.place()
             ),
             Self::Missing { .. } | Self::Foreign { .. } => {
-                "`midwatch-journal verify DIR` lists what is there; put the files back from a \
-                 backup, or see `midwatch-journal repair DIR --dry-run`"
+                "nothing was changed; `midwatch-journal verify` lists what is there; put the files \
+                 back from a backup"
                     .to_owned()
             }
             Self::Refused { seq, .. } => {
-                format!("`midwatch-journal dump DIR --from {seq} --to {seq}` prints the record")
+                format!("`midwatch-journal dump --from {seq} --to {seq}` prints the record")
             }
             Self::Newer { needs, .. } => {
                 format!("install a midwatch that reads format {needs}; nothing was changed")
@@ -210,6 +211,16 @@ impl JournalError {
             | Self::SnapshotUnreadable { .. } => return None,
         };
         Some(text)
+    }
+}
+
+impl Damage {
+    /// Where to look, as `midwatch-journal inspect --at` takes it: segment and byte.
+    fn place(&self) -> String {
+        match super::segment::parse_segment_name(self.file.rsplit('/').next().unwrap_or_default()) {
+            Some((number, _)) => format!("{number}:{}", self.offset),
+            None => self.seq.to_string(),
+        }
     }
 }
 

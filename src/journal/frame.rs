@@ -13,6 +13,9 @@
 
 #![warn(clippy::arithmetic_side_effects, clippy::wildcard_enum_match_arm)]
 
+#[cfg(feature = "sim")]
+pub mod alone;
+
 use std::fmt;
 
 /// The unit in which a disk writes: a crash leaves each sector old, new or zero.

@@ -9,6 +9,9 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
+/// `O_NOFOLLOW`, as the standard library takes it.
+const NOFOLLOW: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 /// Name of the lock file in the data directory.
 pub const LOCK_FILE: &str = "midwatch.lock";
 
@@ -28,6 +31,8 @@ impl DirLock {
             .create(true)
             .truncate(false)
             .mode(0o600)
+            // Whoever can put a link there must not have its target overwritten with a pid.
+            .custom_flags(NOFOLLOW)
             .open(dir.join(LOCK_FILE))
             .map_err(|source| io("open", source))?;
         if let Err(source) = fs2::FileExt::try_lock_exclusive(&file) {

@@ -61,6 +61,12 @@ impl Plan {
         }
         plan.check_floor(disk)?;
         plan.check_not_lost(store_file_present)?;
+        if plan.floor.is_none() && !plan.is_fresh() {
+            plan.notes.push(format!(
+                "{FLOOR_FILE}: missing, or not whole; it is made again. Without it nobody can tell \
+                 whether the journal's last segment is missing too"
+            ));
+        }
         Ok(plan)
     }
 
@@ -232,8 +238,26 @@ impl Plan {
 
     /// The highest sequence that the floor or a snapshot's name shows to be durable.
     pub(super) fn named_seq(&self) -> u64 {
+        self.namer().0
+    }
+
+    /// Why a journal that ends before `next_seq` ends too early, in words.
+    pub(super) fn ends_short(&self, next_seq: u64) -> String {
+        let (seq, shown_by) = self.namer();
+        if next_seq <= seq {
+            format!("the journal ends, but {shown_by} shows sequence {seq} to be durable")
+        } else {
+            "the journal ends, though records beyond were durable".to_owned()
+        }
+    }
+
+    /// The highest sequence that is shown to be durable, and the file that shows it.
+    fn namer(&self) -> (u64, String) {
         let floor = self.floor.map_or(0, |floor| floor.seq);
-        self.snapshots.last().copied().unwrap_or_default().max(floor)
+        match self.snapshots.last() {
+            Some(&seq) if floor < seq => (seq, snapshot_path(seq)),
+            _ => (floor, FLOOR_FILE.to_owned()),
+        }
     }
 }
 

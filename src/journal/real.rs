@@ -15,7 +15,6 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<File>,
-    path: Arc<Path>,
 }
 
 /// An open file of a [`RealDisk`].
@@ -27,14 +26,19 @@ impl RealDisk {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Self { directory: Arc::new(directory), path: path.into() })
+        Ok(Self { directory: Arc::new(directory) })
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
-        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        // A FIFO under one of our names must not hold anybody up, and is no file of ours.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mode = Mode::RUSR | Mode::WUSR;
         let file = File::from(rustix::fs::openat(&*self.directory, path, flags, mode)?);
-        Ok(RealFile(file))
+        let kind = file.metadata()?.file_type();
+        if kind.is_file() || kind.is_dir() {
+            return Ok(RealFile(file));
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
 
     fn open_dir(&self, dir: &str) -> io::Result<RealFile> {
@@ -92,7 +96,8 @@ impl Disk for RealDisk {
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        fs2::available_space(&self.path)
+        let space = rustix::fs::fstatvfs(&*self.directory)?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 }
 

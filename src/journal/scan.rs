@@ -367,11 +367,7 @@ fn read_last<D: Disk>(
             TailClass::Suspicious { file, offset, bytes, quarantined: None, what }
         }
         Decision::Keep | Decision::Damage | Decision::Impossible => {
-            let what = if facts.blank {
-                "the journal ends, though records beyond were durable".to_owned()
-            } else {
-                fault.to_string()
-            };
+            let what = if facts.blank { plan.ends_short(walk.next_seq) } else { fault.to_string() };
             return Err(damage(disk, walk, (what, walk.next_seq), records, survey));
         }
     };

@@ -391,6 +391,13 @@ impl Task {
         self.life.as_ref()?.attempts.iter().rev().find(|attempt| attempt.fence == fence)
     }
 
+    /// When it took its status.
+    pub fn status_since(&self) -> Timestamp {
+        let lines = self.life.iter().flat_map(|life| life.transitions.iter().rev());
+        let mut moves = lines.filter(|line| line.reason.is_some());
+        moves.next().map_or(self.created, |line| line.at)
+    }
+
     /// Idempotency key.
     pub fn key(&self) -> Option<&Text> {
         self.extra.as_ref()?.key.as_ref()

@@ -36,6 +36,16 @@ impl Verb {
             Self::Reset => "reset",
         }
     }
+
+    /// The status that it is meant to lead to.
+    pub const fn leads_to(self) -> Status {
+        match self {
+            Self::Cancel => Status::Cancelled,
+            Self::Pause => Status::Paused,
+            Self::Resume | Self::Retry | Self::Reset => Status::Pending,
+            Self::RunNow => Status::Running,
+        }
+    }
 }
 
 /// What a command does.

@@ -101,7 +101,8 @@ pub(crate) async fn serve(
             accepted = accept(&listener, &room) => accepted,
         };
         match accepted {
-            Ok((stream, permit)) => {
+            Ok((stream, None)) => turn_away(&stream),
+            Ok((stream, Some(permit))) => {
                 let connection = connection(stream, Arc::clone(&app), router.clone());
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
@@ -127,13 +128,29 @@ pub(crate) async fn serve(
 
 type Permit = tokio::sync::OwnedSemaphorePermit;
 
+/// The next connection, with its permit while there is one left.
 async fn accept(
     listener: &UnixListener,
     room: &Arc<Semaphore>,
-) -> io::Result<(UnixStream, Permit)> {
-    let permit = Arc::clone(room).acquire_owned().await.map_err(io::Error::other)?;
+) -> io::Result<(UnixStream, Option<Permit>)> {
     let (stream, _) = listener.accept().await?;
-    Ok((stream, permit))
+    Ok((stream, Arc::clone(room).try_acquire_owned().ok()))
+}
+
+/// Tells somebody at once that there is no room, instead of letting everybody wait behind
+/// connections that may stay idle for long.
+fn turn_away(stream: &UnixStream) {
+    let problem = Problem::new(Code::Busy, "too many connections are open")
+        .with_help("try again in a moment; `ss -xp` shows who holds them");
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
+         content-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    if let Err(error) = stream.try_write(answer.as_bytes()) {
+        tracing::debug!("a connection was turned away without a word: {error}");
+    }
 }
 
 async fn connection(

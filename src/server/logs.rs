@@ -1,9 +1,10 @@
 //! Output of attempts, byte for byte, from the files that workers write.
 
-use super::app::{Answered, App, number};
+use super::app::{Answered, App, WAIT_MAX, number};
 use super::bulk::Pieces;
 use super::problems::{Failure, invalid};
 use super::views::log_path;
+use super::watches::Subject;
 use crate::api::{Code, Problem};
 use crate::kernel::Rejection;
 use crate::kernel::ids::TaskId;
@@ -59,8 +60,11 @@ pub(crate) async fn log(
 ) -> Answered {
     let task: TaskId = number("task", &id)?;
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let which = which(&app, task, query.attempt).await?;
     let follow = query.follow.unwrap_or(0) != 0;
+    if follow && query.attempt.is_none() {
+        first_attempt(&app, task).await?;
+    }
+    let which = which(&app, task, query.attempt).await?;
     let path = app.data_dir.join(log_path(task, which.attempt));
     let file = match File::open(&path) {
         Ok(file) => Some(file),
@@ -90,6 +94,22 @@ pub(crate) async fn log(
     Ok(response)
 }
 
+/// Waits until the task has an attempt whose log can be followed, or ended without one; as long
+/// as any wait, then the caller asks again.
+async fn first_attempt(app: &App, task: TaskId) -> Result<(), Failure> {
+    let begun = app.hand.watch(Subject::Task(task), move |facts| {
+        let known = facts.engine.state().task(task);
+        known
+            .is_none_or(|known| 0 < known.attempt_count() || known.status.is_terminal())
+            .then_some(())
+    })?;
+    tokio::select! {
+        begun = begun => Ok(begun?),
+        () = tokio::time::sleep(WAIT_MAX.duration()) => Ok(()),
+        () = app.closing() => Ok(()),
+    }
+}
+
 async fn which(app: &App, task: TaskId, attempt: Option<u32>) -> Result<Which, Failure> {
     let found = app.hand.read(move |facts| {
         let known = facts.engine.state().task(task).ok_or(Rejection::NoSuchTask(task))?;
@@ -108,7 +128,9 @@ async fn which(app: &App, task: TaskId, attempt: Option<u32>) -> Result<Which, F
 fn no_log(which: Which) -> Failure {
     let Which { task, attempt, .. } = which;
     let detail = match attempt {
-        0 => format!("task {task} has not run yet, so it has no log"),
+        0 => {
+            format!("task {task} has no attempt 0: they count from 1, and it may not have run yet")
+        }
         attempt => format!("there is no log of attempt {attempt} of task {task}"),
     };
     let help = format!("midwatch history {task}");

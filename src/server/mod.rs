@@ -11,6 +11,7 @@
 mod app;
 mod bulk;
 mod claims;
+mod data_dir;
 mod deaths;
 mod events;
 mod feed;

@@ -48,6 +48,10 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
             Problem::new(Code::NoSuchTask, detail).with_help("midwatch list")
         }
         Rejection::NoSuchWorker(_) => Problem::new(Code::NoSuchWorker, detail),
+        Rejection::WrongStatus { task, status, .. } if status.is_terminal() => {
+            let help = format!("to run it again as a new task: midwatch retry {task}");
+            Problem::new(Code::WrongStatus, detail).with_help(help)
+        }
         Rejection::WrongStatus { task, .. } => {
             Problem::new(Code::WrongStatus, detail).with_help(format!("midwatch show {task}"))
         }

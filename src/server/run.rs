@@ -9,11 +9,11 @@ use super::pulse::Pulse;
 use super::rules::{Kinds, journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::{deaths, http};
+use super::{data_dir, deaths, http};
 use crate::clock::{self, Clock};
 use crate::config::{Config, Fsync};
 use crate::engine::{Engine, Output, Start};
-use crate::journal::{self, DirLock, JournalError, RealDisk};
+use crate::journal::{self, JournalError, RealDisk};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
@@ -23,10 +23,9 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
@@ -84,7 +83,12 @@ impl From<JournalError> for ServerError {
 }
 
 impl ServerError {
-    fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
+    /// What no other try would mend: the places that the config names do not do.
+    fn refused(self) -> Self {
+        Self { exit_code: self.exit_code.max(7), ..self }
+    }
+
+    pub(super) fn host(doing: &str, path: &Path, error: &io::Error) -> Self {
         let exit_code = match error.kind() {
             io::ErrorKind::PermissionDenied
             | io::ErrorKind::StorageFull
@@ -107,11 +111,14 @@ impl ServerError {
 /// still waits for an answer does not get one.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let ServerOptions { config, lifeline, probe, signals } = options;
-    let data_dir = make_data_dir(&config)?;
+    let data_dir = data_dir::make_data_dir(&config).map_err(ServerError::refused)?;
     // Held until the very end, after the socket is gone.
-    let _lock = lock(&data_dir)?;
+    let _lock = data_dir::lock(&data_dir)?;
+    let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
+    let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
     let opened = open(&config, &data_dir)?;
-    let (socket, listener) = bind(&config)?;
+    drop(recovering);
+    let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -125,24 +132,22 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     served
 }
 
-/// How long to wait for a lock that somebody holds: an engine whose supervisor was killed ends
-/// within moments, and its successor must not give up on it.
-const LOCK_PATIENCE: Duration = Duration::from_secs(5);
-/// How often the lock is tried meanwhile.
-const LOCK_AGAIN: Duration = Duration::from_millis(50);
+/// How often a start that takes long gives a sign of life.
+const RECOVERING_EVERY: Duration = Duration::from_secs(5);
 
-/// Takes the lock of the data directory, or says who still has it after a while.
-fn lock(data_dir: &Path) -> Result<DirLock, JournalError> {
-    let mut waited = Duration::ZERO;
-    loop {
-        match DirLock::acquire(data_dir) {
-            Err(JournalError::InUse { .. }) if waited < LOCK_PATIENCE => {
-                thread::park_timeout(LOCK_AGAIN);
-                waited = waited.saturating_add(LOCK_AGAIN);
+/// Writes an `s` to the probe every few seconds, until what it returns is dropped: a journal of
+/// any length may be read without being taken for a process that hangs.
+fn say_that_recovery_goes_on(probe: &OwnedFd) -> io::Result<SyncSender<()>> {
+    let mut probe = File::from(probe.try_clone()?);
+    let (alive, ended) = sync_channel::<()>(0);
+    start_thread("recovery", move || {
+        while ended.recv_timeout(RECOVERING_EVERY) == Err(RecvTimeoutError::Timeout) {
+            if let Err(error) = probe.write(b"s") {
+                tracing::debug!("nobody reads the probe: {error}");
             }
-            result => return result,
         }
-    }
+    })?;
+    Ok(alive)
 }
 
 /// How others steer the server.
@@ -161,20 +166,6 @@ struct Opened {
     boot_id: String,
     store: String,
     workers: Vec<(WorkerId, Registration)>,
-}
-
-fn make_data_dir(config: &Config) -> Result<std::path::PathBuf, ServerError> {
-    let make = |path: &Path| {
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-        made.map_err(|error| ServerError::host("create", path, &error))
-    };
-    make(&config.data_dir)?;
-    let data_dir = std::path::absolute(&config.data_dir)
-        .map_err(|error| ServerError::host("find", &config.data_dir, &error))?;
-    for name in ["run", "logs"] {
-        make(&data_dir.join(name))?;
-    }
-    Ok(data_dir)
 }
 
 fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
@@ -211,6 +202,9 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
     let store = crate::engine::hex(&engine.journal().store_uuid());
     let recovery = Recovered::of(&recovery);
     tracing::info!("recovered: {}", recovery.line);
+    if let Some(suspicious) = &recovery.suspicious {
+        tracing::error!("{suspicious}");
+    }
     Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
 }
 

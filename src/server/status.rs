@@ -118,7 +118,8 @@ pub(crate) async fn status(
 ) -> Answered {
     let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
     let with_image = digest.unwrap_or(0) != 0;
-    let look = app.hand.read(move |facts| look(facts, with_image))?;
+    let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
+    let look = app.hand.read(move |facts| look(facts, with_image, uptime))?;
     let Look { figures, tasks, seq, journal, mut attention, image } = look.await?;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
@@ -130,6 +131,7 @@ pub(crate) async fn status(
     let about = &app.about;
     let disk_free = free_space(&app.data_dir);
     attention.extend(of_the_house(about, disk_free));
+    attention.extend(quarantine(&app.data_dir));
     attention.sort_by_key(|point| !point.critical);
     let health = match attention.first() {
         Some(Attention { critical: true, .. }) => "CRITICAL",
@@ -140,7 +142,7 @@ pub(crate) async fn status(
         version: about.version.clone(),
         host: about.host.clone(),
         pid: std::process::id(),
-        uptime_ms: clock::monotonic().0.saturating_sub(about.since.0),
+        uptime_ms: uptime.0,
         data_dir: app.data_dir.display().to_string(),
         fsync: about.fsync.clone(),
         health: health.to_owned(),
@@ -166,7 +168,7 @@ fn free_space(path: &Path) -> Option<u64> {
     fs2::available_space(path).ok()
 }
 
-fn look(facts: &Facts<'_>, with_image: bool) -> Look {
+fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let state = facts.engine.state();
     let figures = figures(state, facts);
     let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
@@ -175,7 +177,7 @@ fn look(facts: &Facts<'_>, with_image: bool) -> Look {
         tasks: Status::ALL.iter().map(count).collect(),
         seq: state.head().seq,
         journal: facts.engine.journal().stats(),
-        attention: of_the_tasks(state, figures, facts.now.wall),
+        attention: of_the_tasks(state, figures, facts.now.wall, uptime),
         image: with_image.then(|| state.image()),
     }
 }
@@ -205,6 +207,9 @@ fn figures(state: &State, facts: &Facts<'_>) -> Figures {
 /// How long an end stays worth a person's attention.
 const LATE: Millis = Millis::secs(24 * 3600);
 
+/// How long due tasks may wait for a first worker before somebody must look.
+const WORKERLESS_MAX: Millis = Millis::secs(10);
+
 /// Ended tasks that are looked at, newest first.
 const LOOKED_AT_MAX: usize = 200;
 
@@ -215,13 +220,14 @@ fn point(critical: bool, what: String, commands: &[String]) -> Attention {
     Attention { critical, what, commands: commands.to_vec() }
 }
 
-fn of_the_tasks(state: &State, figures: Figures, now: Timestamp) -> Vec<Attention> {
+fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis) -> Vec<Attention> {
     let mut points = Vec::new();
     let waiting = state.index().overdue.len();
-    if figures.alive == 0 && 0 < waiting {
-        let waited = figures.oldest_waiting.unwrap_or_default();
+    // Workers need a moment to register after a start.
+    let waited = figures.oldest_waiting.unwrap_or_default().min(uptime);
+    if figures.alive == 0 && 0 < waiting && WORKERLESS_MAX < waited {
         let what =
-            format!("no worker is alive while {waiting} due tasks wait, for {}", span(waited));
+            format!("no worker has been alive for {}, and {waiting} due tasks wait", span(waited));
         let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
         points.push(point(true, what, &commands));
     }
@@ -255,6 +261,15 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
         points.push(point(false, what, &[format!("midwatch list --status {status}")]));
     }
     points
+}
+
+/// Whether anything lies in the quarantine: it stays a matter until a person has seen to it.
+fn quarantine(data_dir: &Path) -> Option<Attention> {
+    let dir = data_dir.join("quarantine");
+    let kept = std::fs::read_dir(&dir).ok()?.count();
+    let what = format!("{kept} pieces of damaged data were set aside in {}", dir.display());
+    let commands = [format!("ls -l {}", dir.display()), "midwatch-journal verify".to_owned()];
+    (0 < kept).then(|| point(true, what, &commands))
 }
 
 fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
@@ -296,7 +311,9 @@ mod tests {
     fn a_sound_house_needs_nobody() {
         assert!(of_the_house(&about(), Some(1 << 30)).is_empty());
         assert!(of_the_house(&about(), None).is_empty());
-        assert!(of_the_tasks(&State::default(), Figures::default(), Timestamp(0)).is_empty());
+        assert!(
+            of_the_tasks(&State::default(), Figures::default(), Timestamp(0), Millis(0)).is_empty()
+        );
     }
 
     #[test]

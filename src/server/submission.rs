@@ -68,6 +68,10 @@ impl Judge<'_> {
 
 /// Reads a body or a line; the error says where it is.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure> {
+    // Serde would take an array of the fields' values for the object.
+    if json.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+        return Err(invalid("the request must be a JSON object, not an array"));
+    }
     serde_json::from_slice(json).map_err(|error| {
         let what = match error.classify() {
             serde_json::error::Category::Data => "the request is not as it should be",
@@ -109,16 +113,30 @@ pub(crate) fn check_json(what: &str, json: &str, bytes_max: usize) -> Result<(),
             format_size(bytes_max as u64)
         ));
     }
-    match too_deep(json.as_bytes()) {
-        Some((line, column)) => refuse(format!(
+    if let Some((line, column)) = too_deep(json.as_bytes()) {
+        return refuse(format!(
             "the {what} is nested deeper than {JSON_DEPTH_MAX} at its line {line} column {column}"
-        )),
-        None => Ok(()),
+        ));
     }
+    // Half a surrogate pair passes as JSON text and breaks every reader that makes a string of it.
+    if json.contains("\\u")
+        && let Err(error) = serde_json::from_str::<serde_json::Value>(json)
+    {
+        return refuse(format!("the {what} holds what is no text: {error}"));
+    }
+    Ok(())
 }
 
 /// Where valid JSON first goes deeper than is allowed.
 fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
+    // Most JSON has too few brackets to be deep, and counting them is much faster than following
+    // them.
+    let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
+    if json.chunks(255).map(|piece| usize::from(piece.iter().map(opens).sum::<u8>())).sum::<usize>()
+        <= JSON_DEPTH_MAX
+    {
+        return None;
+    }
     let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
     for (place, byte) in json.iter().enumerate() {
         match byte {

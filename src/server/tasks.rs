@@ -1,6 +1,7 @@
 //! Routes about tasks.
 
 use super::app::{Answered, App, WAIT_MAX, json, number, ok};
+use super::hand::in_company;
 use super::host::Facts;
 use super::peer::{Access, Peer};
 use super::problems::{Failure, invalid};
@@ -33,6 +34,7 @@ pub(crate) async fn submit(
     }
     let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
     let spec = app.judge(peer).spec(&body)?;
+    in_company().await;
     let answers = app.hand.ask(peer.actor(), vec![Command::Submit(spec)])?.await?;
     match answers.into_iter().next() {
         Some(Ok(Answer::Submitted { task, existed })) => {

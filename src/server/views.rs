@@ -85,6 +85,7 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         lease_expire_time: ends.map(|ends| rfc3339(wall_of_service(ends, now))),
         created_at: rfc3339(task.created),
         updated_at: rfc3339(task.updated),
+        status_since: rfc3339(task.status_since()),
         key: task.key().map(Text::to_string),
         timeout: task.timeout.map(format_duration),
         result: None,
@@ -132,7 +133,8 @@ pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
 
 fn transition(line: &Transition) -> TransitionView {
     let wait = line.wait.map(|wait| format!("next run in {}", span(wait)));
-    let parts = [line.note.as_ref().map(Text::to_string), wait];
+    // The wait first: it is what a narrow screen must not cut.
+    let parts = [wait, line.note.as_ref().map(Text::to_string)];
     let note = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
     TransitionView {
         at: rfc3339(line.at),

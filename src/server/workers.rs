@@ -4,7 +4,7 @@
 //! ever see its hash.
 
 use super::app::{Answered, App, WAIT_MAX, ok, worker_id};
-use super::hand::Answers;
+use super::hand::{Answers, in_company};
 use super::host::Facts;
 use super::peer::{Access, Peer};
 use super::problems::{Failure, invalid, problem};
@@ -366,6 +366,7 @@ async fn finish(app: &App, worker: WorkerId, request: Request) -> Answered {
         commands.push(Command::Lease { worker, secrets: hashes });
     }
     let by = Actor::Worker(worker);
+    in_company().await;
     let done = app.hand.ask_and_look(by, commands, |facts, mut answers| {
         let granted = match answers.pop_if(|answer| matches!(answer, Ok(Answer::Leased(_)))) {
             Some(Ok(Answer::Leased(granted))) => granted,

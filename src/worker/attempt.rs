@@ -165,6 +165,12 @@ impl Attempt {
         self.phase = Phase::Closing(now + CLOSE);
     }
 
+    /// Waits for the checkpoint under way no longer, now that nothing of it lives; whether it did
+    /// wait.
+    pub(super) fn give_up_saving(&mut self) -> bool {
+        matches!(self.phase, Phase::Closing(_)) && std::mem::take(&mut self.is_saving)
+    }
+
     pub(super) fn is_superseded(&self) -> bool {
         self.stopping.as_ref().is_some_and(|stopping| stopping.word() == StopWord::Superseded)
     }

@@ -11,8 +11,9 @@ use crate::api::{
     StopsRequest,
 };
 use crate::client::ClientError;
-use crate::kernel::ids::{Millis, WorkerId};
+use crate::kernel::ids::{Fence, Millis, WorkerId};
 use crate::kernel::status::Outcome;
+use crate::process;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::spawn_local;
@@ -45,7 +46,7 @@ impl Duty {
 
     /// Slots that nobody works in and no request in flight asks for.
     fn free_slots(&self) -> u32 {
-        if self.state.closing != Closing::No {
+        if self.state.closing != Closing::No || Instant::now() < self.state.hurt_until {
             return 0;
         }
         let held = u32::try_from(self.state.attempts.len()).unwrap_or(u32::MAX);
@@ -167,6 +168,9 @@ impl Duty {
             Ok(Finished { ends, leases }) => {
                 for (end, answer) in sent.iter().zip(&ends) {
                     let (task, fence) = (end.lease.task, end.lease.fence);
+                    if answer.status.is_some() && end.started {
+                        self.unclaim(fence);
+                    }
                     if let Some(problem) = &answer.error {
                         tracing::warn!(%task, %fence, outcome = %end.outcome, refused = %problem,
                             "the end of an attempt was refused");
@@ -185,6 +189,13 @@ impl Duty {
                 }
                 self.call_failed("finish", &error, now);
             }
+        }
+    }
+
+    /// The end is durable: nothing can start under this token any more, so its claim may go.
+    fn unclaim(&self, fence: Fence) {
+        if let Err(error) = process::remove(&self.run_dir, fence) {
+            tracing::warn!(%fence, %error, "a claim stays until the worker ends");
         }
     }
 

@@ -213,13 +213,11 @@ impl Channel {
             if overlong {
                 return Ok(Some(Line::too_long()));
             }
-            if !line.iter().all(u8::is_ascii_whitespace) {
-                return Ok(Some(Line::parse(&line)));
-            }
-            if at_end {
+            if at_end && line.iter().all(u8::is_ascii_whitespace) {
                 return Ok(None);
             }
-            line.clear();
+            // Also an empty line is answered: whoever wrote it waits.
+            return Ok(Some(Line::parse(&line)));
         }
     }
 

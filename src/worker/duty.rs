@@ -74,6 +74,8 @@ pub(super) struct State {
     pub(super) waiting_for_stops: bool,
     /// No call that polls is made before this.
     pub(super) polls_from: Instant,
+    /// The host could not start a handler: nothing is leased before this.
+    pub(super) hurt_until: Instant,
     probe_at: Instant,
     pub(super) closing: Closing,
     /// Since when there is nothing left to do but to hand over ends and leave.
@@ -101,6 +103,7 @@ impl State {
             known: Vec::new(),
             waiting_for_stops: false,
             polls_from: now,
+            hurt_until: now,
             probe_at: now,
             closing: Closing::No,
             idle_since: None,
@@ -146,6 +149,7 @@ impl Duty {
             let now = Instant::now();
             self.look_at_attempts(now);
             self.prove_life(now);
+            self.despair_of_the_engine(now);
             self.call(now);
             self.end_if_nothing_is_left(now);
         }
@@ -212,9 +216,11 @@ impl Duty {
         if state.worker.is_some() && Instant::now() < state.polls_from {
             looks.push(state.polls_from);
         }
+        looks.extend(Some(state.hurt_until).filter(|until| Instant::now() < *until));
         if let Some(since) = state.idle_since {
             looks.push(since + self.patience());
         }
+        looks.extend(self.despair_at().filter(|at| Instant::now() < *at));
         looks.into_iter().min().unwrap_or_else(|| Instant::now() + Duration::from_hours(1))
     }
 
@@ -273,7 +279,11 @@ impl Duty {
     pub(super) fn forgotten(&mut self, now: Instant) {
         let Some(worker) = self.state.worker.take() else { return };
         let held = self.state.attempts.len();
-        tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        if self.state.leaving {
+            tracing::debug!(%worker, "a last call was answered after the goodbye");
+        } else {
+            tracing::warn!(%worker, held, "the engine does not know this worker any more");
+        }
         for attempt in self.state.attempts.values_mut() {
             attempt.stop(StopWord::Superseded, now);
         }
@@ -314,6 +324,33 @@ impl Duty {
             self.state.closing = Closing::Finishing;
             self.link.close();
         }
+    }
+
+    /// When a worker that is to end has waited long enough for an engine that is away.
+    fn despair_at(&self) -> Option<Instant> {
+        if self.state.closing == Closing::No || self.state.attempts.is_empty() {
+            return None;
+        }
+        Some(self.link.away_since()? + self.patience())
+    }
+
+    /// Stops waiting for an engine that does not come back. An orphan hands nothing back to
+    /// anybody, so what it runs is stopped; and a checkpoint under way, which an ended attempt
+    /// would wait for without end, is given up: the next attempt begins at the one before it.
+    fn despair_of_the_engine(&mut self, now: Instant) {
+        if self.despair_at().is_none_or(|at| now < at) {
+            return;
+        }
+        if self.state.closing == Closing::Finishing {
+            tracing::error!("the supervisor and the engine are gone: what runs is stopped");
+            self.terminate(now);
+        }
+        for attempt in self.state.attempts.values_mut() {
+            if attempt.give_up_saving() {
+                tracing::error!(fence = %attempt.lease.fence, "the engine is away; a checkpoint is given up");
+            }
+        }
+        self.look_at_attempts(now);
     }
 
     fn patience(&self) -> Duration {

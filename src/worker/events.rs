@@ -76,6 +76,12 @@ pub(super) fn watch_signals(events: &Events) -> io::Result<()> {
         let signals = signal(kind)?;
         spawn_local(report_signals(signals, events.clone()));
     }
+    let mut reloads = signal(SignalKind::hangup())?;
+    spawn_local(async move {
+        while reloads.recv().await.is_some() {
+            tracing::info!("SIGHUP: the config is read at the next start");
+        }
+    });
     Ok(())
 }
 

@@ -24,6 +24,9 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::Instant;
 
+/// How long nothing is leased after the host could not start a handler.
+const HURT_PAUSE: Duration = Duration::from_secs(5);
+
 /// From an attempt's start to the heartbeat that tells it: attempts that start together share
 /// one, and one that ends at once needs none.
 const STARTED_TOLD_AFTER: Duration = Duration::from_millis(50);
@@ -116,7 +119,12 @@ impl Duty {
                 (Outcome::Released, "it was given up before it started".to_owned())
             }
             StartError::Command(why) => (Outcome::Fatal, why),
-            StartError::Host(why) => (Outcome::Retryable, why),
+            // No fault of the task's: it goes back unharmed, and the host gets a rest.
+            StartError::Host(why) => {
+                tracing::error!(%fence, pause = ?HURT_PAUSE, "this host cannot start a handler: {why}");
+                self.state.hurt_until = now + HURT_PAUSE;
+                (Outcome::Released, why)
+            }
         };
         if let Some(sink) = attempt.sink.clone() {
             let note = format!("midwatch: {why}\n");

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// First and longest pause between two tries to reach the engine.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -41,15 +41,38 @@ pub(super) struct Link {
     client: Client,
     /// Once set, no lease is asked for any more, not even by a call that waits for the engine.
     closing: Cell<bool>,
+    /// Since when no call has reached the engine, as long as that is so.
+    away_since: Cell<Option<Instant>>,
 }
 
 impl Link {
     pub(super) const fn new(client: Client) -> Self {
-        Self { client, closing: Cell::new(false) }
+        Self { client, closing: Cell::new(false), away_since: Cell::new(None) }
     }
 
     pub(super) fn close(&self) {
         self.closing.set(true);
+    }
+
+    /// Since when the engine has been away; none while it answers.
+    pub(super) const fn away_since(&self) -> Option<Instant> {
+        self.away_since.get()
+    }
+
+    /// Makes one call, and notes whether the engine was there to answer it.
+    async fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &B,
+    ) -> Result<T, ClientError> {
+        let answer = self.client.post(path, body).await;
+        let is_away = matches!(
+            answer,
+            Err(ClientError::Unreachable { .. } | ClientError::OutcomeUnknown { .. })
+        );
+        let since = self.away_since.get();
+        self.away_since.set(is_away.then(|| since.unwrap_or_else(Instant::now)));
+        answer
     }
 
     pub(super) async fn register(
@@ -67,7 +90,7 @@ impl Link {
         let path = path(worker, "lease");
         let mut pauses = Pauses::default();
         while !self.closing.get() {
-            match self.client.post(&path, request).await {
+            match self.post(&path, request).await {
                 Err(error) if error.is_passing() => sleep(pauses.next()).await,
                 answer => return answer,
             }
@@ -81,7 +104,7 @@ impl Link {
         worker: WorkerId,
         request: &HeartbeatRequest,
     ) -> Result<Stops, ClientError> {
-        self.client.post(&path(worker, "heartbeat"), request).await
+        self.post(&path(worker, "heartbeat"), request).await
     }
 
     pub(super) async fn stops(
@@ -123,7 +146,7 @@ impl Link {
     ) -> Result<T, ClientError> {
         let mut pauses = Pauses::default();
         loop {
-            match self.client.post(path, body).await {
+            match self.post(path, body).await {
                 Err(error) if error.is_passing() => sleep(pauses.next()).await,
                 answer => return answer,
             }

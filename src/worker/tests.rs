@@ -137,7 +137,7 @@ fn lines_are_read_in_order_however_they_are_cut() {
                 Err(_) => "refused".into(),
             });
         }
-        assert_eq!(seen, ["1", "poll", "refused", "2"]);
+        assert_eq!(seen, ["refused", "refused", "1", "poll", "refused", "2"]);
     });
 }
 

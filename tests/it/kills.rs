@@ -1,4 +1,5 @@
-//! A few kill rounds in the plain test run; `tools/kill_rounds.sh` makes many.
+//! A few kill rounds in the plain test run (`MIDWATCH_KILL_ROUNDS` asks for more);
+//! `tools/kill_rounds.sh` makes many of the release build.
 
 #[path = "../../tools/kills/driver.rs"]
 mod driver;
@@ -9,7 +10,7 @@ use std::path::PathBuf;
 fn nothing_acknowledged_is_lost_whoever_is_killed() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let plan = driver::Plan {
-        rounds: 6,
+        rounds: std::env::var("MIDWATCH_KILL_ROUNDS").map_or(6, |text| text.parse().unwrap()),
         clients: 8,
         seed: 20_260,
         program: PathBuf::from(env!("CARGO_BIN_EXE_midwatch")),

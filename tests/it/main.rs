@@ -13,6 +13,7 @@
 mod demo;
 mod eventually;
 mod fake_engine;
+mod field;
 mod journal_store;
 mod journal_tool;
 mod kills;

@@ -370,8 +370,8 @@ impl Account {
         let task = self.tasks.entry(TaskId(id)).or_default();
         match record["event"].as_str() {
             Some("submitted") => {
-                task.payload = record["payload"].to_string();
-                task.key = text("key").unwrap_or_default();
+                task.payload = record["spec"]["payload"].to_string();
+                record["spec"]["key"].as_str().unwrap_or_default().clone_into(&mut task.key);
             }
             Some("leased") => {
                 task.fences.insert(record["fence"].as_u64().unwrap());

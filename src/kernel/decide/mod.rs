@@ -215,7 +215,11 @@ impl fmt::Display for Rejection {
             Self::NoSuchTask(task) => write!(f, "there is no task {task}"),
             Self::NoSuchWorker(worker) => write!(f, "there is no worker {worker}"),
             Self::WrongStatus { task, status, verb } => {
-                write!(f, "cannot {} task {task}: it is {status}", verb.word())
+                write!(f, "cannot {} task {task}: it is {status}", verb.word())?;
+                if status.is_terminal() {
+                    f.write_str(", and ended tasks stay as they are")?;
+                }
+                write!(f, " (there is no way from {status} to {})", verb.leads_to())
             }
             Self::KeyConflict { task, key } => write!(
                 f,

@@ -1,0 +1,15 @@
+//! Cases from the field, each end to end: the real program, real processes, real handlers, a real
+//! directory, and kills, stops and broken disks where the case has them.
+//!
+//! Every test says which case it is. None measures time to pass: conditions are waited for, and
+//! spans that matter are those of the config.
+
+mod house;
+
+mod durability;
+mod faults;
+mod fences;
+mod losses;
+mod ownership;
+mod remains;
+mod stops;
