@@ -1,9 +1,12 @@
 //! What can be shown without a process; the rest is in `tests/it/worker`.
 
+#![expect(clippy::disallowed_methods, reason = "a test may have a thread of its own")]
+
 use super::control::{Channel, Line, Request, depth};
 use super::handler::HandlerSpec;
 use super::outcome::{Exit, Facts, Word, decide, shorten};
 use super::output::{Job, Sink};
+use super::stopping::Push::{Kill, Terminate};
 use super::stopping::{Graces, Push, Stopping};
 use super::task_cmd::{self, Inside, TaskCommand, TaskCommandError};
 use crate::api::StopWord;
@@ -33,7 +36,6 @@ fn signals(mut stopping: Stopping, now: Instant) -> Vec<(u64, Push)> {
 fn who_speaks_gets_both_graces_and_who_is_silent_one() {
     let now = Instant::now();
     let order = |word, spoke| signals(Stopping::order(word, spoke, now, GRACES), now);
-    use Push::{Kill, Terminate};
     for word in [StopWord::Cancel, StopWord::Pause, StopWord::Timeout, StopWord::Shutdown] {
         assert_eq!(order(word, true), [(30, Terminate), (40, Kill)]);
         assert_eq!(order(word, false), [(0, Terminate), (30, Kill)]);

@@ -98,10 +98,10 @@ impl Drop for Crew {
         let _reaped = self.worker.wait();
         let run = self.file("run");
         for entry in fs::read_dir(&run).into_iter().flatten().flatten() {
-            if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>() {
-                if self.engine.book().ends.iter().all(|end| end.lease.fence.0 != fence) {
-                    self.sweep(Fence(fence));
-                }
+            if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>()
+                && self.engine.book().ends.iter().all(|end| end.lease.fence.0 != fence)
+            {
+                self.sweep(Fence(fence));
             }
         }
     }
