@@ -4,9 +4,7 @@
 use crate::bytes::Bytes;
 use midwatch::engine::codec;
 use midwatch::kernel::event::{Actor, Event, Registration, Stamp, Standing, Started};
-use midwatch::kernel::ids::{
-    Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId,
-};
+use midwatch::kernel::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
 use midwatch::kernel::rules::{RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
 use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
@@ -16,6 +14,9 @@ use std::collections::BTreeMap;
 
 /// Commands of one plan at most, so that no input takes for ever.
 const COMMANDS_MAX: usize = 300;
+
+/// Commands between two looks at everything.
+const CHECK_EVERY: usize = 16;
 
 /// The kernel, and what its callers know.
 struct Bench {
@@ -48,12 +49,17 @@ pub fn history() -> (Vec<(Stamp, Event)>, State) {
 
 fn played(bytes: &mut Bytes<'_>) -> Bench {
     let mut bench = Bench::new(bytes.byte());
-    for _ in 0..COMMANDS_MAX {
+    for step in 1..=COMMANDS_MAX {
         if bytes.is_empty() {
             break;
         }
         bench.step(bytes);
+        // It costs as much as all tasks.
+        if step % CHECK_EVERY == 0 {
+            bench.check();
+        }
     }
+    bench.check();
     bench
 }
 
@@ -108,7 +114,11 @@ impl Bench {
             self.record(decision.events, &by);
             self.note(&command, &decision.answer);
         }
-        self.state.check().unwrap_or_else(|wrong| panic!("{wrong}, after {command:?}"));
+    }
+
+    /// The derived sets are those of the facts, and what had ended is as it was.
+    fn check(&mut self) {
+        self.state.check().unwrap_or_else(|wrong| panic!("{wrong}"));
         for task in self.state.tasks() {
             if let Some(ended) = self.ended.get(&task.id) {
                 assert_eq!(task.status, *ended, "task {} had ended", task.id);
@@ -135,7 +145,6 @@ impl Bench {
             _ => self.now.wall,
         };
         while self.state.ripen(self.now, 3) {}
-        self.state.check().unwrap_or_else(|wrong| panic!("{wrong}, after {span:?}"));
     }
 
     fn record(&mut self, events: Vec<Event>, by: &Actor) {
@@ -214,7 +223,7 @@ impl Bench {
 
     fn worker(&self, bytes: &mut Bytes<'_>) -> WorkerId {
         let known = self.workers.get(bytes.below(self.workers.len() + 1)).copied();
-        known.unwrap_or(WorkerId(u64::from(bytes.byte())))
+        known.unwrap_or_else(|| WorkerId(u64::from(bytes.byte())))
     }
 
     /// Mostly a lease that was granted once, the latest easiest to reach; sometimes a forged one.

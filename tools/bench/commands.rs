@@ -3,7 +3,7 @@
 use crate::Plan;
 use crate::daemon::{bulk, lines, start};
 use crate::http::Http;
-use crate::load::{Fallible, Running, fresh, patiently};
+use crate::load::{Fallible, fresh, patiently};
 use crate::table::{Round, Table, float};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -157,7 +157,7 @@ fn ours(plan: &Plan, ear: &Ear, starts: &mut Table, rates: &mut Table) -> Fallib
     );
     let dir = fresh(&plan.dir, "midwatch")?;
     let arguments = ["daemon", "--workers", "1", "--slots", "2"];
-    let mut running = start(&plan.program, &dir, &config, &arguments)?;
+    let running = start(&plan.program, &dir, &config, &arguments)?;
     let mut http = Http::connect(&running.socket)?;
     patiently("no worker registers", || {
         let workers = http.get("/v1/workers")?;
@@ -185,20 +185,12 @@ fn ours(plan: &Plan, ear: &Ear, starts: &mut Table, rates: &mut Table) -> Fallib
         thread::sleep(Duration::from_millis(5));
     }
     rates.add("midwatch", per_command(COMMANDS, began));
-    close(&mut running)
+    Ok(())
 }
 
 fn successes(http: &mut Http) -> Fallible<u64> {
     let status: midwatch::api::StatusView = serde_json::from_str(http.get("/v1/status")?)?;
     Ok(status.tasks.get("SUCCESS").copied().unwrap_or(0))
-}
-
-/// Ends the daemon in order, so that no worker is left behind.
-fn close(running: &mut Running) -> Fallible<()> {
-    let pid = rustix::process::Pid::from_child(&running.process);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
-    running.process.wait()?;
-    Ok(())
 }
 
 /// A queue of commands that is used through programs.

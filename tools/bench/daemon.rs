@@ -1,4 +1,4 @@
-//! midwatch under load: the engine alone, and clients that speak its API.
+//! midwatch under load: supervisor and engine, and clients that speak its API.
 
 use crate::http::Http;
 use crate::load::{Client, Fallible, Op, Running, Server, patiently, payload};
@@ -62,7 +62,9 @@ impl Server for Midwatch {
     }
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
-        start(&self.program, dir, "[handlers.job]\ncommand = [\"/bin/true\"]\n", &["engine"])
+        // As in service: a supervisor and the engine; the workers are ours.
+        let config = "[handlers.job]\ncommand = [\"/bin/true\"]\n";
+        start(&self.program, dir, config, &["daemon", "--workers", "0"])
     }
 
     fn client(&self, running: &Running, op: Op) -> Fallible<Box<dyn Client>> {

@@ -38,7 +38,7 @@ pub(crate) trait Server: Sync {
     fn client(&self, running: &Running, op: Op) -> Fallible<Box<dyn Client>>;
 }
 
-/// A started system; it is killed when this is dropped.
+/// A started system; it is ended when this is dropped.
 pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) dir: PathBuf,
@@ -47,8 +47,11 @@ pub(crate) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let killed = self.process.kill().and_then(|()| self.process.wait());
-        if let Err(error) = killed {
+        // In order, so that nothing of it is left behind.
+        let pid = rustix::process::Pid::from_child(&self.process);
+        let told = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let ended = told.map_err(Into::into).and_then(|()| self.process.wait());
+        if let Err(error) = ended {
             eprintln!("bench: cannot end {}: {error}", self.process.id());
         }
         if let Err(error) = fs::remove_dir_all(&self.dir) {
