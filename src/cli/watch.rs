@@ -103,6 +103,7 @@ pub(crate) fn render(event: &EventView, view: &View) -> String {
 #[cfg(test)]
 mod tests {
     use crate::cli::samples;
+    use crate::kernel::status::Status;
     use expect_test::expect;
 
     const EVENTS: &str = ": hello\n\nid: 41\ndata: {\"seq\":41,\"at\":\"2026-03-14T02:10:00.009Z\",\

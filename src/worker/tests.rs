@@ -53,12 +53,12 @@ fn a_later_order_never_prolongs_a_stop_and_the_weightier_word_counts() {
     stopping.order_again(StopWord::Cancel, later);
     stopping.order_again(StopWord::Pause, later);
     assert_eq!(stopping.word(), StopWord::Cancel);
-    assert_eq!(signals(stopping.clone(), now), [(30, Push::Terminate), (40, Push::Kill)]);
+    assert_eq!(signals(stopping.clone(), now), [(30, Terminate), (40, Kill)]);
     assert_eq!(stopping.delivered(), None);
     assert_eq!(stopping.tell(), StopWord::Cancel);
     assert_eq!(stopping.delivered(), Some(StopWord::Cancel));
     stopping.order_again(StopWord::Superseded, later);
-    assert_eq!(signals(stopping, now), [(5, Push::Kill)]);
+    assert_eq!(signals(stopping, now), [(5, Kill)]);
 }
 
 #[test]
