@@ -153,11 +153,11 @@ fn nothing_is_seen_of_a_record_that_is_written_and_not_yet_synced() {
         }
         assert!(!asked.is_finished(), "answered before the sync");
         kill(engine.pid());
+        // Who is traced has not ended before its tracer lets go.
+        strace.kill();
         asked.join().unwrap()
     });
     assert_eq!(answer.unwrap_err().exit(), 8);
-    // Who is traced has not ended before its tracer knows.
-    strace.kill();
     engine.end();
     watch.end();
     let events = |log: &str| log.matches("\"event\"").count();
