@@ -41,7 +41,11 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = session.config()?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
-    server::run(ServerOptions { config, lifeline, probe, signals: true })
-        .map(|()| 0)
-        .map_err(|error| Failure::new(error.exit_code, error.text))
+    server::run(ServerOptions { config, lifeline, probe, signals: true }).map(|()| 0).map_err(
+        |error| match error.text.split_once('\n') {
+            Some((what, help)) => Failure::new(error.exit_code, what)
+                .with_help(help.lines().map(str::trim).collect::<Vec<_>>().join("\n")),
+            None => Failure::new(error.exit_code, error.text),
+        },
+    )
 }

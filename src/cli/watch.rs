@@ -103,6 +103,7 @@ pub(crate) fn render(event: &EventView, view: &View) -> String {
 #[cfg(test)]
 mod tests {
     use crate::cli::samples;
+    use crate::kernel::status::Status;
     use expect_test::expect;
 
     const EVENTS: &str = ": hello\n\nid: 41\ndata: {\"seq\":41,\"at\":\"2026-03-14T02:10:00.009Z\",\
@@ -117,8 +118,10 @@ mod tests {
 
     #[test]
     fn one_task_is_watched_until_its_end() {
-        let played =
-            samples::play("watch 88213", &[("GET /v1/events?task=88213", EVENTS.to_owned())]);
+        let task = serde_json::to_string(&samples::task(88213, Status::Running)).unwrap();
+        let answers =
+            [("GET /v1/tasks/88213", task), ("GET /v1/events?task=88213", EVENTS.to_owned())];
+        let played = samples::play("watch 88213", &answers);
         assert_eq!(played.code, 0);
         expect![[r#"
             02:10:00.009   88213  fetch_data  PENDING → RUNNING  dispatched, worker w2, fen…
@@ -127,6 +130,13 @@ mod tests {
             an event is not understood: key must be a string at line 1 column 2
         "#]]
         .assert_eq(&(played.out + &played.err));
+    }
+
+    #[test]
+    fn a_task_that_has_ended_is_not_watched() {
+        let task = serde_json::to_string(&samples::task(7, Status::Dead)).unwrap();
+        let played = samples::play("watch 7", &[("GET /v1/tasks/7", task)]);
+        assert_eq!((played.code, &*played.err), (0, "task 7 has ended: it is DEAD\n"));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The client against servers that behave badly.
 
+#![expect(clippy::disallowed_methods, reason = "a test may have a thread of its own")]
+
 use super::{Blocking, ClientError};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

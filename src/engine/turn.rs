@@ -86,10 +86,24 @@ impl<D: Disk> Engine<D> {
     ) -> Result<(), JournalError> {
         let mut answers = Vec::with_capacity(commands.len());
         for command in commands {
+            if let Command::Lease { worker, secrets } = command
+                && secrets.is_empty()
+            {
+                self.dismiss_waiters(*worker);
+            }
             answers.push(self.carry_out(command, by, now)?);
         }
         self.held.push(Output::Answers { to, answers });
         Ok(())
+    }
+
+    /// A worker that asks for no lease wants none: its request that waits for work is answered
+    /// with nothing.
+    fn dismiss_waiters(&mut self, worker: WorkerId) {
+        for waiter in self.waiters.extract_if(.., |waiter| waiter.worker == worker) {
+            let nothing = vec![Ok(Answer::Leased(Vec::new()))];
+            self.held.push(Output::Answers { to: waiter.from, answers: nothing });
+        }
     }
 
     /// Decides one command, and makes its events part of the state and of the next frame.

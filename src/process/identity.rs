@@ -16,7 +16,15 @@ pub(crate) struct Stat {
     pub(crate) session: u32,
     pub(crate) threads: u32,
     pub(crate) start_time: u64,
+    /// Caught in the midst of an exec: the old environment is gone and the new one not yet there.
+    /// A kernel thread is not, nor is one that was given no environment.
+    pub(crate) is_in_exec: bool,
+    /// Whether it has an environment with something in it.
+    pub(crate) has_environment: bool,
 }
+
+/// `PF_KTHREAD`, in the flags of the stat line.
+const KERNEL_THREAD: i64 = 0x0020_0000;
 
 impl Stat {
     /// Whether something of the process can still run. A zombie is dead, unless only its first
@@ -42,6 +50,8 @@ impl Stat {
             session: small(3)?,
             threads: small(17)?,
             start_time: fields.get(19)?.parse().ok()?,
+            has_environment: fields.get(47) != fields.get(48),
+            is_in_exec: fields.get(48) == Some(&"0") && number(6)? & KERNEL_THREAD == 0,
         })
     }
 }

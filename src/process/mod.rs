@@ -31,6 +31,6 @@ pub use descriptor::{inherited, reserve_standard, watch_readable};
 pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace};
 pub use lock::{WorkerLock, is_free};
 pub use orphans::Adoption;
-pub use scan::{Found, Mark};
+pub use scan::{Found, Look, Mark};
 pub use spawn::{Reply, Spawner, Start, StartError, Started};
 pub use sweep::{Killed, Swept, sweep};

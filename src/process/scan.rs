@@ -17,9 +17,13 @@ pub struct Mark {
     pub leader: Option<ProcessId>,
     /// The autogroup of that session.
     pub autogroup: Option<u64>,
-    /// A sub-reaper whose children, as far as they are not in `spared`, all belong to the attempt.
-    pub adopted_by: Option<u32>,
-    /// Children of the sub-reaper that do not.
+    /// The caller itself, when it is the sub-reaper of the attempt's processes and reaps nothing
+    /// during a look. Then each living descendant has an ancestor among the caller's children that
+    /// stays in the list at least as a zombie, so only those children can leave a look unsettled.
+    pub reaper: Option<u32>,
+    /// Whether all children of the reaper, but for those in `spared`, belong to the attempt.
+    pub has_all_orphans: bool,
+    /// Children of the reaper that are no orphans.
     pub spared: BTreeSet<u32>,
 }
 
@@ -30,9 +34,29 @@ impl Mark {
             token: format!("MIDWATCH_TOKEN={token}"),
             leader: None,
             autogroup: None,
-            adopted_by: None,
+            reaper: None,
+            has_all_orphans: false,
             spared: BTreeSet::new(),
         }
+    }
+}
+
+/// What one look at every process showed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Look {
+    /// The living processes of the attempt.
+    pub found: Vec<Found>,
+    /// Whether some process could not be judged: in the midst of an exec nothing shows whose it
+    /// is, and one that ended during the look may have left a child that was not looked at. Then
+    /// finding nothing proves nothing, and one has to look again. On a host where processes come
+    /// and go all the time no look may ever be settled, so callers stop asking some day.
+    pub is_unsettled: bool,
+}
+
+impl Look {
+    /// Whether this proves that nothing of the attempt lives.
+    pub fn is_clear(&self) -> bool {
+        self.found.is_empty() && !self.is_unsettled
     }
 }
 
@@ -54,17 +78,23 @@ impl Mark {
     /// that claimed it (a zombie still holds the number), or one of its members bears the token
     /// or the autogroup. While one process is in a session its number cannot be given away, so
     /// one proof serves all members.
-    pub fn find(&self) -> io::Result<Vec<Found>> {
+    pub fn look(&self) -> io::Result<Look> {
         let own = std::process::id();
+        let mut is_unsettled = false;
         let mut candidates: Vec<(Stat, bool)> = Vec::new();
         for entry in fs::read_dir("/proc")? {
             let name = entry?.file_name();
             let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
                 continue;
             };
-            let Some(stat) = identity::stat(pid)? else { continue };
-            let marked = pid != own && stat.is_living() && self.is_on(&stat);
-            candidates.push((stat, marked));
+            let Some(stat) = identity::stat(pid)? else {
+                // It ended since the list was made, and may have left a child that is not in it.
+                is_unsettled |= self.reaper.is_none();
+                continue;
+            };
+            let belonging = if pid == own { Some(false) } else { self.belonging(&stat)? };
+            is_unsettled |= belonging.is_none() && (self.reaper.is_none() || self.is_orphan(&stat));
+            candidates.push((stat, belonging == Some(true)));
         }
         let session = self.leader.as_ref().filter(|leader| {
             candidates.iter().any(|(stat, marked)| {
@@ -77,23 +107,51 @@ impl Mark {
             stat.pid != own && stat.is_living() && (marked || Some(stat.session) == session)
         };
         let found = candidates.into_iter().filter(|(stat, marked)| of_attempt(stat, *marked));
-        Ok(found
+        let found = found
             .map(|(stat, _)| Found { pid: stat.pid, start_time: stat.start_time, name: stat.name })
-            .collect())
+            .collect();
+        Ok(Look { found, is_unsettled })
     }
 
-    fn is_on(&self, stat: &Stat) -> bool {
-        if self.adopted_by == Some(stat.parent) && !self.spared.contains(&stat.pid) {
-            return true;
+    fn is_orphan(&self, stat: &Stat) -> bool {
+        self.reaper == Some(stat.parent) && !self.spared.contains(&stat.pid)
+    }
+
+    /// Whether the process bears the mark; `None` when that cannot be told yet, or any more.
+    fn belonging(&self, stat: &Stat) -> io::Result<Option<bool>> {
+        if let Some(leader) = &self.leader {
+            // Nobody is older than the ancestor, and the leader itself leaves no child unseen: it
+            // had ended before the list was made, or is found by its session.
+            let is_leader = (stat.pid, stat.start_time) == (leader.pid, leader.start_time);
+            if stat.start_time < leader.start_time || (is_leader && !stat.is_living()) {
+                return Ok(Some(false));
+            }
+        }
+        if !stat.is_living() {
+            return Ok(None);
+        }
+        if self.has_all_orphans && self.is_orphan(stat) {
+            return Ok(Some(true));
         }
         let of_session = self.leader.as_ref().is_some_and(|leader| leader.pid == stat.session);
         if of_session && self.autogroup.is_some() && identity::autogroup(stat.pid) == self.autogroup
         {
-            return true;
+            return Ok(Some(true));
         }
-        // What we may not read belongs to somebody else; what is gone needs no killing.
-        let environment = fs::read(format!("/proc/{}/environ", stat.pid)).unwrap_or_default();
-        environment.split(|byte| *byte == 0).any(|variable| variable == self.token.as_bytes())
+        let environment = match fs::read(format!("/proc/{}/environ", stat.pid)) {
+            Ok(environment) => environment,
+            Err(error) if identity::is_gone(&error) => return Ok(None),
+            // What we may not read belongs to somebody else.
+            Err(_) => return Ok(Some(false)),
+        };
+        if environment.is_empty() {
+            // Either it has none, or we looked in the midst of an exec, over by now or not.
+            let now = identity::stat(stat.pid)?.filter(Stat::is_living);
+            let has_none = now.is_some_and(|now| !now.is_in_exec && !now.has_environment);
+            return Ok(has_none.then_some(false));
+        }
+        let mut variables = environment.split(|byte| *byte == 0);
+        Ok(Some(variables.any(|variable| variable == self.token.as_bytes())))
     }
 }
 

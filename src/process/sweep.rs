@@ -12,7 +12,15 @@ use std::path::Path;
 
 /// How long a sweep waits for killed processes to be gone. Longer than any healthy kernel takes;
 /// one that hangs on a dead disk or network share is reported, and the sweep is to be repeated.
-const SWEEP_SECONDS_MAX: i64 = 30;
+const SWEEP_MS_MAX: u64 = 30_000;
+
+/// How long unsettled looks that find nothing are repeated: when nothing was ever found, and when
+/// something was. A descendant would have to slip through each of dozens, or hundreds.
+const UNSETTLED_MS_MAX: u64 = 300;
+const UNSETTLED_AFTER_KILL_MS_MAX: u64 = 2000;
+
+/// Looks in a row that must show nothing.
+const CLEAR_LOOKS_WANTED: u32 = 3;
 
 /// What a sweep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,11 +71,25 @@ pub fn sweep(
 }
 
 fn kill_until_none_is_left(mark: &Mark) -> io::Result<Vec<Killed>> {
-    let give_up = clock_gettime(ClockId::Monotonic).tv_sec + SWEEP_SECONDS_MAX;
+    let begun = now_ms();
+    let mut found_last = begun;
     let mut killed: Vec<Killed> = Vec::new();
+    // The list of processes is not made in one instant, and numbers start over some day: a child
+    // may be born behind the reader whose parent ends before it. Twice in a row is hard to do.
+    let mut clear_looks = 0;
     loop {
-        let found = mark.find()?;
-        let Some(first) = found.first() else { return Ok(killed) };
+        let look = mark.look()?;
+        let now = now_ms();
+        let limit = if killed.is_empty() { UNSETTLED_MS_MAX } else { UNSETTLED_AFTER_KILL_MS_MAX };
+        let is_long_quiet = look.found.is_empty() && found_last + limit < now;
+        clear_looks = if look.is_clear() { clear_looks + 1 } else { 0 };
+        if is_long_quiet || CLEAR_LOOKS_WANTED <= clear_looks {
+            return Ok(killed);
+        }
+        let found = look.found;
+        if !found.is_empty() {
+            found_last = now;
+        }
         for process in &found {
             process.kill()?;
             let it = Killed { pid: process.pid, name: process.name.clone() };
@@ -75,21 +97,30 @@ fn kill_until_none_is_left(mark: &Mark) -> io::Result<Vec<Killed>> {
                 killed.push(it);
             }
         }
-        if give_up < clock_gettime(ClockId::Monotonic).tv_sec {
+        if begun + SWEEP_MS_MAX < now {
             let pids: Vec<String> = found.iter().map(|process| process.pid.to_string()).collect();
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("still alive after SIGKILL: pid {}", pids.join(", ")),
+                format!("not gone after SIGKILL: pid {}", pids.join(", ")),
             ));
         }
-        wait_a_little(first)?;
+        if clear_looks == 0 {
+            wait_a_little(found.first())?;
+        }
     }
 }
 
-/// Waits until the process ends, at most 20 ms.
-fn wait_a_little(process: &Found) -> io::Result<()> {
-    let limit = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+fn now_ms() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let milliseconds = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(milliseconds).unwrap_or(0)
+}
+
+/// Waits until the process ends, at most 20 ms; without one, 1 ms.
+fn wait_a_little(process: Option<&Found>) -> io::Result<()> {
+    let milliseconds = if process.is_some() { 20 } else { 1 };
+    let limit = Timespec { tv_sec: 0, tv_nsec: milliseconds * 1_000_000 };
+    let pid = process.and_then(|process| i32::try_from(process.pid).ok()).and_then(Pid::from_raw);
     let descriptor = pid.and_then(|pid| rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok());
     let waited = match &descriptor {
         Some(descriptor) => {

@@ -30,6 +30,25 @@ fn a_process_that_is_being_reaped_is_read_and_dead() {
     assert!(!stat.is_living());
 }
 
+// fields 50 and 51 bound the environment in memory; in the midst of an exec both are 0.
+#[test]
+fn an_exec_under_way_is_told_from_an_empty_environment_and_from_a_kernel_thread() {
+    let is_in_exec = |flags: u64, end: u64| {
+        let zeros = "0 ".repeat(25);
+        let line = format!(
+            "7 (sh) R 1 7 7 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 {zeros}17 0 0 0 0 0 0 {end} 0"
+        );
+        let fields = line.split(' ').count();
+        assert!(51 <= fields, "{fields} fields");
+        Stat::parse(&line).unwrap().is_in_exec
+    };
+    let ends: Vec<bool> = vec![is_in_exec(0x40_0000, 0), is_in_exec(0x20_0000, 0)];
+    assert_eq!(ends, [true, false]);
+    let own = identity::stat(std::process::id()).unwrap().unwrap();
+    assert!(!own.is_in_exec);
+}
+
+// spec: PRC-003
 #[test]
 fn a_zombie_is_dead_unless_one_of_its_threads_goes_on() {
     let stat = |state: char, threads: u32| {
@@ -40,6 +59,7 @@ fn a_zombie_is_dead_unless_one_of_its_threads_goes_on() {
     assert!(!stat('Z', 1) && !stat('X', 1) && !stat('Z', 0));
 }
 
+// spec: PRC-001, PRC-003
 #[test]
 fn only_the_process_with_the_same_start_boot_and_namespace_is_alive() {
     let own = identity::current().unwrap();
@@ -55,6 +75,7 @@ fn only_the_process_with_the_same_start_boot_and_namespace_is_alive() {
     assert!(!is_alive(&other).unwrap());
 }
 
+// spec: PRC-001, PRC-002
 #[test]
 fn a_recycled_pid_is_not_signalled() {
     let own = identity::current().unwrap();
@@ -63,6 +84,7 @@ fn a_recycled_pid_is_not_signalled() {
     assert!(!sent.unwrap());
 }
 
+// spec: PRC-010, PRC-013
 #[test]
 fn a_claim_says_who_made_it_and_is_made_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -83,6 +105,7 @@ fn a_claim_says_who_made_it_and_is_made_once() {
     assert_eq!(claim::read(dir.path(), Fence(7)).unwrap(), None);
 }
 
+// spec: PRC-011
 #[test]
 fn a_tombstone_that_came_first_is_final() {
     let dir = tempfile::tempdir().unwrap();
@@ -107,6 +130,7 @@ fn what_is_no_claim_names_nobody() {
     }
 }
 
+// spec: PRC-004
 #[test]
 fn a_lock_is_free_once_its_holder_is_gone_and_looking_never_takes_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -294,6 +294,8 @@ fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::event::{Actor, Event, Stamp, Submitted};
+    use crate::kernel::ids::{LifeTime, ServiceTime};
 
     fn about() -> About {
         About {
@@ -314,6 +316,31 @@ mod tests {
         assert!(
             of_the_tasks(&State::default(), Figures::default(), Timestamp(0), Millis(0)).is_empty()
         );
+    }
+
+    #[test]
+    fn due_tasks_without_a_worker_are_critical_once_a_worker_had_time_to_come() {
+        let mut state = State::default();
+        let spec = crate::kernel::task::TaskSpec::new("fetch_data", "null");
+        let task = crate::kernel::ids::TaskId(1);
+        let stamp = Stamp {
+            seq: Seq(1),
+            wall: Timestamp(0),
+            life: LifeTime(0),
+            service: ServiceTime(0),
+            by: Actor::Daemon,
+        };
+        let event = Event::Submitted(Submitted { task, spec, due: LifeTime(0) });
+        crate::kernel::apply(&mut state, &stamp, &event).unwrap();
+        let figures = Figures { oldest_waiting: Some(Millis::secs(60)), ..Figures::default() };
+        let told = |uptime, alive| {
+            let points = of_the_tasks(&state, Figures { alive, ..figures }, Timestamp(0), uptime);
+            points.first().map(|point| (point.critical, point.what.clone()))
+        };
+        assert_eq!(told(Millis::secs(5), 0), None);
+        assert_eq!(told(Millis::secs(70), 1), None);
+        let what = "no worker has been alive for 1 min, and 1 due tasks wait".to_owned();
+        assert_eq!(told(Millis::secs(70), 0), Some((true, what)));
     }
 
     #[test]

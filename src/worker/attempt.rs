@@ -20,6 +20,10 @@ const DRAIN: Duration = Duration::from_secs(1);
 /// How long what is left in pipes and channel may take once nobody can add to it.
 const CLOSE: Duration = Duration::from_secs(2);
 
+/// How long looks that find nothing and prove nothing are repeated. Less than a sweep does, since
+/// for a sub-reaper a look is unsettled only by an orphan that just ended or is in an exec.
+const UNSETTLED: Duration = Duration::from_millis(250);
+
 /// First and longest pause between two looks for what was killed.
 const LOOK_FIRST: Duration = Duration::from_millis(2);
 const LOOK_LONGEST: Duration = Duration::from_secs(1);
@@ -69,6 +73,8 @@ pub(super) struct Attempt {
     /// A checkpoint waits for the engine.
     pub(super) is_saving: bool,
     pub(super) named: BTreeSet<u32>,
+    /// Since when looks have found nothing and proven nothing.
+    quiet_since: Option<Instant>,
     stopping: Option<Stopping>,
     spoke: bool,
     progress: Option<Progress>,
@@ -95,6 +101,7 @@ impl Attempt {
             sources_open: 0,
             is_saving: false,
             named: BTreeSet::new(),
+            quiet_since: None,
             stopping: None,
             spoke: false,
             progress: None,
@@ -141,6 +148,16 @@ impl Attempt {
             _ => LOOK_FIRST,
         };
         self.phase = Phase::Killing { again: now + pause, pause };
+    }
+
+    /// A look found nothing and proved nothing; whether that has been so for long enough.
+    pub(super) fn is_long_quiet(&mut self, now: Instant) -> bool {
+        UNSETTLED <= now - *self.quiet_since.get_or_insert(now)
+    }
+
+    /// A look found something.
+    pub(super) fn is_not_quiet(&mut self) {
+        self.quiet_since = None;
     }
 
     /// Nothing of it lives any more.
@@ -233,13 +250,15 @@ impl Attempt {
         Reaction::Answer(Answer::done(seq, self.tell()))
     }
 
-    /// By what its processes are known. `adopted_by` is given when it is the only attempt, so
-    /// that every orphan of the worker must be its.
-    pub(super) fn mark(&self, adopted_by: Option<u32>) -> Mark {
+    /// By what its processes are known. `leaders` are those of all attempts; when there is no
+    /// other attempt, every orphan of the worker must be its.
+    pub(super) fn mark(&self, reaper: Option<u32>, leaders: BTreeSet<u32>, is_sole: bool) -> Mark {
         let mut mark = Mark::by_token(&self.token);
         mark.leader.clone_from(&self.process);
         mark.autogroup = self.autogroup;
-        mark.adopted_by = adopted_by;
+        mark.reaper = reaper;
+        mark.has_all_orphans = is_sole;
+        mark.spared = leaders;
         mark
     }
 

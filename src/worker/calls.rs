@@ -58,6 +58,10 @@ impl Duty {
         if self.state.ends.is_empty() || !self.state.finishing.is_empty() {
             return;
         }
+        // What a worker hands back must not come to it again by a request that still waits.
+        if self.state.closing != Closing::No && 0 < self.state.leasing {
+            return;
+        }
         let slots = self.free_slots();
         let count = self.state.ends.len().min(ENDS_PER_REQUEST_MAX);
         let ends: Vec<End> = self.state.ends.drain(..count).collect();

@@ -363,9 +363,9 @@ impl Duty {
         if state.closing == Closing::No || !state.attempts.is_empty() || state.leaving {
             return;
         }
-        if let (Some(worker), true, true) =
-            (state.worker, state.ends.is_empty(), state.finishing.is_empty())
-        {
+        let has_ended = state.ends.is_empty() && state.finishing.is_empty();
+        // A request for leases may still be granted some, which have to be handed back.
+        if let (Some(worker), true, 0) = (state.worker, has_ended, state.leasing) {
             state.leaving = true;
             let (link, events) = (Rc::clone(&self.link), self.events.clone());
             spawn_local(async move {
@@ -380,7 +380,7 @@ impl Duty {
         }
         let since = *state.idle_since.get_or_insert(now);
         let lost = state.ends.len() + state.finishing.len();
-        if lost == 0 {
+        if lost == 0 && state.worker.is_none() {
             state.is_over = true;
         } else if since + self.patience() <= now {
             tracing::error!(lost, "the engine is away; what ended here has to run again");

@@ -12,8 +12,9 @@ use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Outcome;
-use crate::process::{self, Found, Start, StartError, Started};
+use crate::process::{self, Found, Look, Start, StartError, Started};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -259,21 +260,32 @@ impl Duty {
     }
 
     /// Kills what an attempt's leader left behind. True once nothing of it lives, and then the
-    /// leader is reaped.
+    /// leader is reaped. [PRC-040]
     fn kill_what_is_left(&mut self, fence: Fence, now: Instant) -> bool {
         let is_sole = self.state.attempts.len() == 1;
-        let adopted_by = self.adoption.parent().filter(|_| is_sole);
+        let leaders = self.state.attempts.values().filter_map(|attempt| attempt.process.as_ref());
+        let leaders: BTreeSet<u32> = leaders.map(|process| process.pid).collect();
+        let reaper = self.adoption.parent();
         let may_have_left = self.adoption.any();
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return false };
-        let found = if may_have_left { attempt.mark(adopted_by).find() } else { Ok(Vec::new()) };
-        match found {
-            Ok(found) if found.is_empty() => {
+        let look = if may_have_left {
+            attempt.mark(reaper, leaders, is_sole).look()
+        } else {
+            Ok(Look::default())
+        };
+        match look {
+            Ok(look)
+                if look.is_clear() || (look.found.is_empty() && attempt.is_long_quiet(now)) =>
+            {
                 reap(attempt);
                 attempt.all_gone(now);
                 true
             }
-            Ok(found) => {
-                kill(attempt, &found);
+            Ok(look) => {
+                if !look.found.is_empty() {
+                    attempt.is_not_quiet();
+                    kill(attempt, &look.found);
+                }
                 attempt.look_again(now);
                 false
             }

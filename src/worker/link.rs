@@ -5,16 +5,23 @@ use crate::api::{
     Leases, RegisterRequest, Registered, Stops, StopsRequest,
 };
 use crate::client::{Client, ClientError};
-use crate::kernel::ids::WorkerId;
+use crate::kernel::ids::{Millis, WorkerId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 /// First and longest pause between two tries to reach the engine.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_LONGEST: Duration = Duration::from_secs(1);
+
+/// How soon a request for leases that still waits is withdrawn once more: it may have been on its
+/// way when it was first.
+const WITHDRAW_AGAIN: Duration = Duration::from_millis(500);
 
 /// The pauses between tries: doubling, capped, and each between half and the whole of its
 /// length, so that workers do not come back in step.
@@ -41,17 +48,24 @@ pub(super) struct Link {
     client: Client,
     /// Once set, no lease is asked for any more, not even by a call that waits for the engine.
     closing: Cell<bool>,
+    closed: Notify,
     /// Since when no call has reached the engine, as long as that is so.
     away_since: Cell<Option<Instant>>,
 }
 
 impl Link {
-    pub(super) const fn new(client: Client) -> Self {
-        Self { client, closing: Cell::new(false), away_since: Cell::new(None) }
+    pub(super) fn new(client: Client) -> Self {
+        Self {
+            client,
+            closing: Cell::new(false),
+            closed: Notify::new(),
+            away_since: Cell::new(None),
+        }
     }
 
     pub(super) fn close(&self) {
         self.closing.set(true);
+        self.closed.notify_waiters();
     }
 
     /// Since when the engine has been away; none while it answers.
@@ -90,12 +104,40 @@ impl Link {
         let path = path(worker, "lease");
         let mut pauses = Pauses::default();
         while !self.closing.get() {
-            match self.post(&path, request).await {
+            let mut asked = pin!(self.post(&path, request));
+            let answer = tokio::select! {
+                answer = &mut asked => answer,
+                () = self.closed.notified() => self.withdraw(&path, asked).await,
+            };
+            match answer {
                 Err(error) if error.is_passing() => sleep(pauses.next()).await,
                 answer => return answer,
             }
         }
         Ok(Leases { leases: Vec::new() })
+    }
+
+    /// Has a request for leases answered that waits for work, by asking for nothing.
+    ///
+    /// Just dropping it would not do: a lease that was granted meanwhile would be nobody's.
+    async fn withdraw(
+        &self,
+        path: &str,
+        mut asked: Pin<&mut impl Future<Output = Result<Leases, ClientError>>>,
+    ) -> Result<Leases, ClientError> {
+        let nothing = LeaseRequest { slots: 0, wait_ms: Millis(0) };
+        loop {
+            let withdraw = async {
+                if let Err(error) = self.post::<_, Leases>(path, &nothing).await {
+                    tracing::debug!(%error, "a request for work cannot be withdrawn");
+                }
+                sleep(WITHDRAW_AGAIN).await;
+            };
+            tokio::select! {
+                answer = &mut asked => return answer,
+                () = withdraw => {}
+            }
+        }
     }
 
     /// Once: a heartbeat that comes late says nothing true any more.

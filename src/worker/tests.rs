@@ -1,12 +1,16 @@
 //! What can be shown without a process; the rest is in `tests/it/worker`.
 
+#![expect(clippy::disallowed_methods, reason = "a test may have a thread of its own")]
+
 use super::control::{Channel, Line, Request, depth};
 use super::handler::HandlerSpec;
 use super::outcome::{Exit, Facts, Word, decide, shorten};
+use super::output::{Job, Sink};
+use super::stopping::Push::{Kill, Terminate};
 use super::stopping::{Graces, Push, Stopping};
 use super::task_cmd::{self, Inside, TaskCommand, TaskCommandError};
 use crate::api::StopWord;
-use crate::kernel::ids::{Millis, Seq};
+use crate::kernel::ids::{Fence, Millis, Seq};
 use crate::kernel::status::Outcome;
 use crate::limits::ERROR_TEXT_BYTES_MAX;
 use serde_json::value::RawValue;
@@ -27,11 +31,11 @@ fn signals(mut stopping: Stopping, now: Instant) -> Vec<(u64, Push)> {
     signals
 }
 
+// spec: HND-020, HND-021, HND-023
 #[test]
 fn who_speaks_gets_both_graces_and_who_is_silent_one() {
     let now = Instant::now();
     let order = |word, spoke| signals(Stopping::order(word, spoke, now, GRACES), now);
-    use Push::{Kill, Terminate};
     for word in [StopWord::Cancel, StopWord::Pause, StopWord::Timeout, StopWord::Shutdown] {
         assert_eq!(order(word, true), [(30, Terminate), (40, Kill)]);
         assert_eq!(order(word, false), [(0, Terminate), (30, Kill)]);
@@ -40,6 +44,7 @@ fn who_speaks_gets_both_graces_and_who_is_silent_one() {
     assert_eq!(order(StopWord::Superseded, false), [(0, Kill)]);
 }
 
+// spec: HND-022
 #[test]
 fn a_later_order_never_prolongs_a_stop_and_the_weightier_word_counts() {
     let now = Instant::now();
@@ -48,12 +53,12 @@ fn a_later_order_never_prolongs_a_stop_and_the_weightier_word_counts() {
     stopping.order_again(StopWord::Cancel, later);
     stopping.order_again(StopWord::Pause, later);
     assert_eq!(stopping.word(), StopWord::Cancel);
-    assert_eq!(signals(stopping.clone(), now), [(30, Push::Terminate), (40, Push::Kill)]);
+    assert_eq!(signals(stopping.clone(), now), [(30, Terminate), (40, Kill)]);
     assert_eq!(stopping.delivered(), None);
     assert_eq!(stopping.tell(), StopWord::Cancel);
     assert_eq!(stopping.delivered(), Some(StopWord::Cancel));
     stopping.order_again(StopWord::Superseded, later);
-    assert_eq!(signals(stopping, now), [(5, Push::Kill)]);
+    assert_eq!(signals(stopping, now), [(5, Kill)]);
 }
 
 #[test]
@@ -115,6 +120,7 @@ fn brackets_count_only_outside_of_strings() {
     }
 }
 
+// spec: HND-012
 #[test]
 fn lines_are_read_in_order_however_they_are_cut() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -135,6 +141,28 @@ fn lines_are_read_in_order_however_they_are_cut() {
         }
         assert_eq!(seen, ["refused", "refused", "1", "poll", "refused", "2"]);
     });
+}
+
+// spec: HND-041
+#[test]
+fn a_log_that_takes_nothing_does_not_hold_its_handler_for_ever_and_every_byte_is_counted() {
+    const PRINTED: usize = 3 << 20;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (jobs, mut stuck) = tokio::sync::mpsc::channel(1024);
+    let (pipe, theirs) = std::io::pipe().unwrap();
+    let handler = std::thread::spawn(move || {
+        let mut theirs = theirs;
+        theirs.write_all(&vec![b'x'; PRINTED]).unwrap();
+    });
+    runtime.block_on(Sink::new(Fence(1), jobs).pump(pipe.into(), None)).unwrap();
+    handler.join().unwrap();
+    let (mut kept, mut dropped) = (0, 0);
+    while let Ok(Job::Bytes { bytes, missed, .. }) = stuck.try_recv() {
+        kept += bytes.len();
+        dropped += usize::try_from(missed).unwrap();
+    }
+    assert!(0 < kept && 0 < dropped, "{kept} kept, {dropped} dropped");
+    assert_eq!(kept + dropped, PRINTED);
 }
 
 /// Says a command to a worker that answers with `answers`, the mark put in for `MARK`.
@@ -174,6 +202,7 @@ fn task_commands_exit_as_promised() {
     assert_eq!(say(&checkpoint, "").unwrap_err().exit(), 8);
 }
 
+// spec: HND-013
 #[test]
 fn an_answer_that_nobody_fetched_is_not_taken_for_ours() {
     let old =

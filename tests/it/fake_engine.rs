@@ -31,6 +31,8 @@ pub(crate) struct Book {
     /// Leases that were handed out and have not ended, and the most there ever were.
     pub(crate) held: usize,
     pub(crate) held_most: usize,
+    /// Requests for no lease, which end those that wait.
+    withdrawals: u32,
     /// Every request breaks off without an answer.
     pub(crate) is_away: bool,
     /// Every lease is refused as stale.
@@ -220,9 +222,14 @@ impl Server {
     }
 
     fn lease(&self, request: &LeaseRequest) -> Option<(u16, Vec<u8>)> {
+        let withdrawals = {
+            let mut book = self.book.lock().unwrap();
+            book.withdrawals += u32::from(request.slots == 0);
+            book.withdrawals
+        };
         let leases = self.poll(request.wait_ms, |book| {
             let leases = take(book, request.slots);
-            (!leases.is_empty()).then_some(leases)
+            (!leases.is_empty() || book.withdrawals != withdrawals).then_some(leases)
         });
         match leases {
             Ok(leases) => ok(&Leases { leases }),

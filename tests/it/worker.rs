@@ -87,7 +87,7 @@ impl Crew {
 
     fn nothing_is_left_of(&self, fence: Fence) -> bool {
         let token = format!("{}:{}:{fence}", self.engine.store, fence.0 - 100);
-        Mark::by_token(&token).find().unwrap().is_empty()
+        Mark::by_token(&token).look().unwrap().found.is_empty()
     }
 }
 
@@ -98,7 +98,9 @@ impl Drop for Crew {
         let _reaped = self.worker.wait();
         let run = self.file("run");
         for entry in fs::read_dir(&run).into_iter().flatten().flatten() {
-            if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>() {
+            if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>()
+                && self.engine.book().ends.iter().all(|end| end.lease.fence.0 != fence)
+            {
                 self.sweep(Fence(fence));
             }
         }
@@ -135,6 +137,7 @@ fn spawn_worker(setup: &serde_json::Value) -> Child {
     command.spawn().unwrap()
 }
 
+// spec: HND-001, HND-004
 #[test]
 fn a_handler_learns_what_it_needs_and_nothing_else() {
     let crew = Crew::new(1, &[("show", "cat; echo; env | sort")]);

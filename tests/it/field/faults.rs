@@ -135,7 +135,7 @@ fn nothing_is_seen_of_a_record_that_is_written_and_not_yet_synced() {
     house.until("the watcher saw the last one", |_| watch.log().contains(&told).then_some(()));
     let seen = watch.log();
     // Half an hour: only the kill ends it.
-    let _strace = inject(&house, &engine, "delay_enter=1800000000");
+    let strace = inject(&house, &engine, "delay_enter=1800000000");
     let answer = std::thread::scope(|scope| {
         let asked = scope.spawn(|| submit(&house.client(), "held back by the sync"));
         house.until("its frame is in the file", |house| {
@@ -153,6 +153,8 @@ fn nothing_is_seen_of_a_record_that_is_written_and_not_yet_synced() {
         }
         assert!(!asked.is_finished(), "answered before the sync");
         kill(engine.pid());
+        // Who is traced has not ended before its tracer lets go.
+        strace.kill();
         asked.join().unwrap()
     });
     assert_eq!(answer.unwrap_err().exit(), 8);

@@ -13,6 +13,14 @@ fn refusals(house: &House, id: TaskId, fence: u64) -> Vec<String> {
     notes.filter(|note| note.starts_with("refused") && note.contains(&of_token)).collect()
 }
 
+/// Waits until the start of a task's first attempt is on record, and with it the lease that goes
+/// beyond a start.
+fn until_started(house: &House, id: TaskId) {
+    house.until("its start is on record", |house| {
+        house.history(id).attempts.first()?.started_at.clone()
+    });
+}
+
 /// Does, while its worker stands still, what needs the worker to be told of.
 const SAVES: &str = r#"
     first || exit 0
@@ -39,6 +47,8 @@ fn a_worker_that_was_stopped_past_its_leases_is_refused_in_all_that_it_says() {
     let saves = house.submit("saves", "null");
     let ends = house.submit("ends", "null");
     let stale = [saves, ends].map(|id| house.until_start(id, 1).fence);
+    until_started(&house, saves);
+    until_started(&house, ends);
     sleeper.freeze();
     house.touch("stopped");
     house.until_file("sent");
@@ -59,7 +69,7 @@ fn a_worker_that_was_stopped_past_its_leases_is_refused_in_all_that_it_says() {
         let saves = refusals(house, saves, stale[0]);
         let ends = refusals(house, ends, stale[1]);
         let has = |notes: &[String], act: &str| notes.iter().any(|note| note.contains(act));
-        let all = has(&saves, "heartbeat") && has(&saves, "checkpoint") && has(&ends, "finish");
+        let all = has(&saves, "heartbeat") && has(&saves, "checkpoint") && has(&ends, "result");
         all.then_some(())
     });
     for (id, (before, fence)) in [saves, ends].into_iter().zip(done.iter().zip(second)) {
@@ -100,6 +110,7 @@ fn a_worker_that_was_stopped_between_lease_and_start_starts_nothing_when_it_goes
     let sleeper = house.worker("sleeper", 2);
     let holds = house.submit("holds", "null");
     house.until_file("held");
+    until_started(&house, holds);
     sleeper.freeze();
     // The engine leases to whoever waits; that one cannot hear it.
     let goes = house.submit("goes", "null");

@@ -10,6 +10,7 @@ use midwatch::process;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::value::RawValue;
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -137,7 +138,10 @@ impl House {
                 "[handlers.{kind}]\ncommand = {command}\nenv = {{ DIR = \"{home}\" }}\n{lines}\n"
             );
         }
-        fs::write(dir.path().join("midwatch.toml"), config).unwrap();
+        let path = dir.path().join("midwatch.toml");
+        fs::write(&path, config).unwrap();
+        // A config that others may write to is refused, whatever our own umask gives away.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
         Self { dir }
     }
 
@@ -197,7 +201,7 @@ impl House {
         part
     }
 
-    fn until_served(&self) {
+    pub(super) fn until_served(&self) {
         self.until("it answers", Self::status);
     }
 
@@ -332,12 +336,12 @@ impl House {
         (engine, self.workers().iter().map(|worker| worker.pid).collect())
     }
 
-    /// Kills engine, workers and supervisor with SIGKILL, the supervisor first so that it starts
-    /// nobody anew.
+    /// Kills supervisor, engine and workers with SIGKILL: the supervisor first, so that it starts
+    /// nobody anew, and the engine second, so that it sweeps nothing any more.
     pub(super) fn kill_all(&self, daemon: Part) {
         let (engine, workers) = self.pids();
         daemon.kill();
-        for pid in workers.into_iter().chain([engine]) {
+        for pid in [engine].into_iter().chain(workers) {
             kill(pid);
             until("it is dead", || (!is_alive(pid)).then_some(()));
         }

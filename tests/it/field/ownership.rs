@@ -4,7 +4,37 @@ use super::house::{CALM, House, is_alive};
 use midwatch::kernel::status::Status;
 use midwatch::process;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
+
+// Files are made for their owner alone, and the socket is from its birth, by an engine whose umask
+// keeps nothing from anybody. (In a process of its own: a umask belongs to all threads.)
+#[test]
+fn files_and_socket_are_their_owner_s_alone_whatever_the_umask() {
+    let house = House::new(CALM, &[("noop", "echo done", "")]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_midwatch"), "--config"]);
+    command.arg(house.path("midwatch.toml")).args(["daemon", "--workers", "1"]);
+    let daemon = house.spawn("daemon", command);
+    house.until_served();
+    let id = house.submit("noop", "null");
+    house.until_status(id, Status::Success);
+    let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode(&house.data("midwatch.sock")), 0o600);
+    assert_eq!(mode(&house.path("data")), 0o700);
+    let mut todo = vec![house.path("data")];
+    while let Some(dir) = todo.pop() {
+        for entry in fs::read_dir(&dir).unwrap() {
+            let path = entry.unwrap().path();
+            assert_eq!(mode(&path) & 0o077, 0, "{} is open to others", path.display());
+            if path.is_dir() {
+                todo.push(path);
+            }
+        }
+    }
+    drop(daemon);
+}
 
 // B38: the pid in the file belonged to somebody else by now, so the daemon stood down.
 #[test]

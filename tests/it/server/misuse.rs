@@ -107,31 +107,6 @@ fn a_reader_who_never_reads_stops_nobody_else() {
 }
 
 #[test]
-fn files_and_socket_are_ours_alone_whatever_the_umask() {
-    let server = Server::start_in(tempfile::tempdir().unwrap(), |_| {
-        rustix::process::umask(rustix::fs::Mode::empty());
-    })
-    .unwrap();
-    server.submit(&json!({ "type": "render" }));
-    let data = server.dir.path().join("data");
-    let mode = |path: &std::path::Path| {
-        std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777
-    };
-    assert_eq!(mode(&server.socket()), 0o600);
-    assert_eq!(mode(&data), 0o700);
-    let mut todo = vec![data];
-    while let Some(dir) = todo.pop() {
-        for entry in std::fs::read_dir(&dir).unwrap() {
-            let path = entry.unwrap().path();
-            assert_eq!(mode(&path) & 0o077, 0, "{} is open to others", path.display());
-            if path.is_dir() {
-                todo.push(path);
-            }
-        }
-    }
-}
-
-#[test]
 fn a_named_group_gets_the_socket_outside_of_the_data_directory() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("run/midwatch.sock");

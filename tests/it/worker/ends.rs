@@ -5,6 +5,7 @@ use crate::eventually::eventually;
 use midwatch::kernel::status::Outcome;
 use midwatch::process;
 
+// spec: HND-030
 #[test]
 fn exit_statuses_and_words_decide_the_outcome() {
     let crew = Crew::new(1, &[("sh", "eval \"eval $(cat)\"")]);
@@ -44,6 +45,7 @@ fn exit_statuses_and_words_decide_the_outcome() {
     }
 }
 
+// spec: HND-012
 #[test]
 fn a_result_written_just_before_the_end_is_kept() {
     let crew = Crew::new(1, &[("r", r#"printf '{"op":"result","data":{"rows":7}}' >&3"#)]);
@@ -54,6 +56,7 @@ fn a_result_written_just_before_the_end_is_kept() {
     }
 }
 
+// spec: HND-031
 #[test]
 fn a_missing_command_is_fatal_and_named() {
     let crew = Crew::new(1, &[]);
@@ -64,6 +67,7 @@ fn a_missing_command_is_fatal_and_named() {
     assert_eq!(crew.log(fence), "midwatch: cannot run `no-such-thing`: command not found\n");
 }
 
+// spec: HND-011, HND-013
 #[test]
 fn a_malformed_deep_or_endless_line_is_refused_and_harms_nothing() {
     let script = r#"
@@ -95,6 +99,7 @@ fn a_malformed_deep_or_endless_line_is_refused_and_harms_nothing() {
     assert_eq!(crew.engine.book().checkpoints, [(fence, r#"{"at":1}"#.to_owned())]);
 }
 
+// spec: HND-014
 #[test]
 fn a_handler_that_reads_no_answers_is_not_held_up() {
     let script = r#"i=0; while [ $i -lt 3000 ]; do echo '{"op":"progress","done":'$i'}' >&3; i=$((i+1)); done"#;
@@ -102,6 +107,7 @@ fn a_handler_that_reads_no_answers_is_not_held_up() {
     assert_eq!(crew.run("deaf", "null").outcome, Outcome::Success);
 }
 
+// spec: HND-005
 #[test]
 fn the_last_checkpoint_is_in_a_file_of_the_next_attempt() {
     let crew = Crew::new(1, &[("go", "cat $MIDWATCH_CHECKPOINT_FILE; echo; echo $TMPDIR")]);
@@ -114,6 +120,7 @@ fn the_last_checkpoint_is_in_a_file_of_the_next_attempt() {
     eventually("its directory is gone", || (!tmp.exists()).then_some(()));
 }
 
+// spec: HND-032, PRC-030, PRC-032
 #[test]
 fn the_leader_decides_and_what_it_leaves_is_killed_and_named() {
     let script = "

@@ -5,6 +5,7 @@ use crate::eventually::eventually;
 use midwatch::kernel::status::Outcome;
 use midwatch::process;
 
+// spec: PRC-042
 #[test]
 fn ends_wait_in_order_while_the_engine_is_away() {
     let crew = Crew::new(
@@ -42,6 +43,7 @@ fn ends_wait_in_order_while_the_engine_is_away() {
     assert_eq!(crew.engine.book().registrations.len(), 1);
 }
 
+// spec: HND-015, PRC-041
 #[test]
 fn a_checkpoint_waits_for_the_engine_and_comes_before_the_end() {
     let script = r#"
@@ -59,6 +61,7 @@ fn a_checkpoint_waits_for_the_engine_and_comes_before_the_end() {
     assert_eq!(crew.engine.book().checkpoints, [(fence, r#"{"at":5}"#.to_owned())]);
 }
 
+// spec: PRC-042
 #[test]
 fn a_worker_that_the_engine_forgot_kills_what_it_holds_and_begins_anew() {
     let crew =

@@ -5,6 +5,7 @@ use crate::eventually::eventually;
 use midwatch::kernel::status::Outcome;
 use std::fs;
 
+// spec: HND-002
 #[test]
 fn output_is_kept_byte_for_byte() {
     let crew = Crew::new(1, &[("bytes", r"printf '\000\377\r\n\033[1mx'; printf '\200' >&2")]);
@@ -29,6 +30,7 @@ fn floods_on_both_streams_of_many_handlers_neither_stall_nor_lose_a_byte() {
     }
 }
 
+// spec: HND-040
 #[test]
 fn an_over_large_log_keeps_head_and_tail_and_says_what_is_missing() {
     let crew = Crew::with(1, &[("count", "seq 1 200000")], |setup| setup["log_max"] = 65536.into());
@@ -44,6 +46,7 @@ fn an_over_large_log_keeps_head_and_tail_and_says_what_is_missing() {
     assert_eq!(head.len() + dropped + tail.len(), whole);
 }
 
+// spec: HND-042
 #[test]
 fn a_log_that_is_removed_while_it_is_written_is_made_anew() {
     let script = "echo one; echo up > $DIR/up; read -r go < $DIR/go; echo two";
@@ -61,6 +64,7 @@ fn a_log_that_is_removed_while_it_is_written_is_made_anew() {
     assert_eq!(crew.log(fence), "two\n");
 }
 
+// spec: HND-042
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_its_task() {
     let crew = Crew::new(1, &[("talk", "echo one; echo two >&2; exit 0")]);

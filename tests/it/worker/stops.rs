@@ -17,6 +17,7 @@ const POLITE: &str = r#"
         case $answer in *'"stop":null'*) sleep 0.01;; *) echo "$answer"; exit 0;; esac
     done"#;
 
+// spec: HND-010, HND-020
 #[test]
 fn a_handler_that_speaks_is_told_and_may_finish() {
     let crew = Crew::new(1, &[("polite", POLITE)]);
@@ -53,6 +54,7 @@ fn a_result_after_a_stop_counts_as_a_result() {
     assert_eq!((end.outcome, end.result.unwrap().get()), (Outcome::Success, "1"));
 }
 
+// spec: HND-021
 #[test]
 fn a_silent_handler_gets_sigterm_at_once() {
     let crew = Crew::new(1, &[("plain", "echo up > $DIR/up; sleep 600 & wait")]);
@@ -65,6 +67,7 @@ fn a_silent_handler_gets_sigterm_at_once() {
     assert!(crew.nothing_is_left_of(fence));
 }
 
+// spec: HND-020, HND-021
 #[test]
 fn a_handler_that_will_not_end_is_killed_after_its_graces() {
     let deaf = "trap '' TERM; echo up > $DIR/up; while :; do sleep 0.05; done";
@@ -84,6 +87,7 @@ fn a_handler_that_will_not_end_is_killed_after_its_graces() {
     }
 }
 
+// spec: HND-023
 #[test]
 fn a_superseded_attempt_is_killed_at_once_and_not_reported() {
     let crew =
