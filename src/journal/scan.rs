@@ -182,7 +182,7 @@ pub fn scan(disk: &impl Disk, visitor: &mut impl Visitor) -> Result<Report, Jour
 
 /// The plan, tried again while a running daemon changes the directory underneath.
 pub(super) fn read_plan(disk: &impl Disk) -> Result<Plan, JournalError> {
-    let mut tries = 5;
+    let mut tries = 50;
     loop {
         let before = Floor::read(disk)?.map(|floor| floor.generation);
         let error = match Plan::read(disk) {

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 /// The config of the whole host.
 const SYSTEM_CONFIG: &str = "/etc/midwatch/midwatch.toml";
 
-/// How often a read is tried again when a running daemon removes a file underneath.
-const TRIES: u32 = 5;
+/// How often a read is tried again when a running daemon removes a file underneath: each try sees a
+/// newer store, so only a daemon that compacts faster than files are opened could use them up.
+const TRIES: u32 = 100;
 
 /// A data directory, open for reading.
 #[derive(Debug)]
