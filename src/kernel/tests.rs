@@ -481,6 +481,58 @@ fn run_now_makes_a_waiting_task_due_and_cancel_wins_over_pause_and_reset() {
     "#]]);
 }
 
+/// A world whose task 1 has that status.
+fn with_status(status: Status) -> World {
+    let mut w = World::new();
+    w.submit(|spec| spec.max_retry = u32::from(status == Status::Retrying));
+    let worker = w.join(1);
+    if !matches!(status, Status::Pending | Status::Paused | Status::Cancelled) {
+        w.lease(worker, 1);
+    }
+    match status {
+        Status::Pending | Status::Running => {}
+        Status::Paused => w.act(1, Verb::Pause),
+        Status::Cancelled => w.act(1, Verb::Cancel),
+        Status::Lost => {
+            w.tell(&Command::Silent { worker, standing: Standing::Suspect });
+            w.tell(&Command::Silent { worker, standing: Standing::Offline });
+        }
+        Status::Success => w.end(w.proof(1), Outcome::Success),
+        Status::Failed => w.end(w.proof(1), Outcome::Fatal),
+        Status::Retrying | Status::Dead => w.end(w.proof(1), Outcome::Retryable),
+    }
+    assert_eq!(w.state.task(TaskId(1)).unwrap().status, status);
+    w
+}
+
+/// B74: a command in whatever status works or is refused, as the table says, and breaks nothing.
+#[test]
+fn every_command_in_every_status_does_what_the_table_says() {
+    for status in Status::ALL {
+        for verb in Verb::ALL {
+            let mut w = with_status(*status);
+            w.said.clear();
+            w.act(1, *verb);
+            let task = w.state.task(TaskId(1)).unwrap();
+            let expected = match verdict(*status, *verb) {
+                Verdict::Move(to, _) => to,
+                _ => *status,
+            };
+            assert_eq!(task.status, expected, "{status} {}", verb.word());
+            match verdict(*status, *verb) {
+                Verdict::Ask(stop) => assert_eq!(task.stop(), Some(stop)),
+                Verdict::Anew => {
+                    assert_eq!(w.state.task(TaskId(2)).unwrap().retry_of(), Some(TaskId(1)))
+                }
+                Verdict::Refuse => assert!(w.said.starts_with("refused: cannot"), "{}", w.said),
+                Verdict::Move(..) | Verdict::Hurry | Verdict::Already => {
+                    assert!(w.said.contains("Acted"), "{}", w.said);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn every_verdict_is_an_edge_of_the_table_or_leaves_the_status() {
     for status in Status::ALL {
