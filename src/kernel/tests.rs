@@ -522,7 +522,7 @@ fn every_command_in_every_status_does_what_the_table_says() {
             match verdict(*status, *verb) {
                 Verdict::Ask(stop) => assert_eq!(task.stop(), Some(stop)),
                 Verdict::Anew => {
-                    assert_eq!(w.state.task(TaskId(2)).unwrap().retry_of(), Some(TaskId(1)))
+                    assert_eq!(w.state.task(TaskId(2)).unwrap().retry_of(), Some(TaskId(1)));
                 }
                 Verdict::Refuse => assert!(w.said.starts_with("refused: cannot"), "{}", w.said),
                 Verdict::Move(..) | Verdict::Hurry | Verdict::Already => {
