@@ -7,7 +7,6 @@
 
 mod act;
 mod arguments;
-mod clock;
 mod config;
 mod connection;
 mod daemon;
@@ -101,7 +100,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
     let mut session = Session {
         api: &api,
         view: View {
-            now: clock::now(),
+            now: crate::clock::wall(),
             zone: zone(&cli.global),
             width: screen_width(&environment),
             paint: Paint(colour(out.is_terminal())),

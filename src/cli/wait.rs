@@ -1,7 +1,6 @@
 //! `midwatch wait`: until tasks have ended.
 
 use super::arguments::{duration, task_id};
-use super::clock;
 use super::connection::get;
 use super::failure::{Failure, exit};
 use super::session::{Format, Session};
@@ -44,7 +43,7 @@ pub(super) fn wait_for(
     session: &mut Session<'_>,
 ) -> Result<u8, Failure> {
     loop {
-        let left = until.map_or(CALL_MAX, |until| until.since(clock::now()).min(CALL_MAX));
+        let left = until.map_or(CALL_MAX, |until| until.since(crate::clock::wall()).min(CALL_MAX));
         let path = format!("/v1/tasks/{id}/wait?timeout_ms={left}", left = left.0);
         let task: TaskView = get(session.api, &path)?;
         if task.status.is_terminal() {

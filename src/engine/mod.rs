@@ -255,11 +255,6 @@ impl<D: Disk> Engine<D> {
         self.snapshot_after = bytes;
     }
 
-    /// When a worker was last heard of.
-    pub fn last_heard(&self, worker: WorkerId) -> Option<ServiceTime> {
-        self.heard.get(&worker).copied()
-    }
-
     /// Writes what is still in memory and closes the journal.
     pub fn close(mut self) -> Result<(), JournalError> {
         self.commit()?;
