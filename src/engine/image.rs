@@ -1,6 +1,7 @@
 //! The state as records of a snapshot, and back.
 
 use super::codec::{self, CodecError, KIND_HEAD, KIND_TASK, KIND_WORKER, Kept};
+use crate::defect::Defect;
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, Record, Replay, SnapshotDone, SnapshotWriter};
 use crate::kernel::ids::Seq;
@@ -104,7 +105,9 @@ fn unless_ignorable<T>(
 ) -> Result<Option<T>, String> {
     match decoded {
         Ok(value) => Ok(Some(value)),
-        Err(CodecError::UnknownKind(_)) if record.ignorable => Ok(None),
+        Err(CodecError::UnknownKind(_)) if record.ignorable || Defect::SkipUnknownKind.is_on() => {
+            Ok(None)
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -121,7 +124,10 @@ impl Replay for Rebuild {
             Some(Kept::Worker(worker)) => {
                 self.workers.insert(worker.id, worker);
             }
-            Some(Kept::Task(task)) => {
+            Some(Kept::Task(mut task)) => {
+                if Defect::ForgetCheckpoint.is_on() {
+                    task.life.iter_mut().for_each(|life| life.checkpoint = None);
+                }
                 let id = task.id;
                 if !self.tasks.insert(*task) {
                     return Err(format!("task {id} stands in the snapshot twice"));

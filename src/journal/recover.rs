@@ -18,6 +18,7 @@ use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, remove_if_th
 use super::walk::Walk;
 use super::writer::{Counts, Journal, Salts, weak_flag};
 use super::{Host, Options, Replay};
+use crate::defect::Defect;
 use std::collections::BTreeMap;
 
 /// How far the sequence skips after a start that may have lost numbers already handed out.
@@ -155,7 +156,7 @@ fn choose_snapshot(
 ) -> Result<Option<SnapshotUsed>, JournalError> {
     for &seq in plan.snapshots.iter().rev().filter(|&&seq| seq <= upto) {
         let found = snapshot::verify(disk, seq, plan.store)?;
-        if found.fault.is_none() {
+        if found.fault.is_none() || Defect::TrustSnapshot.is_on() {
             let SnapshotFile { seq, records, bytes, .. } = found;
             return Ok(Some(SnapshotUsed { seq, records, bytes }));
         }
@@ -306,7 +307,7 @@ fn set_aside_snapshots(disk: &impl Disk, passed: &[SnapshotFile]) -> Result<(), 
 fn must_skip(plan: &Plan, end: &End) -> bool {
     let weak = plan.segments.last().is_some_and(|last| last.header.has(FLAG_WEAK));
     let suspicious = matches!(end.tail, TailClass::Suspicious { .. });
-    suspicious || (weak && !end.clean_close)
+    (suspicious || (weak && !end.clean_close)) && !Defect::NoSkipAhead.is_on()
 }
 
 #[derive(Clone, Copy)]
@@ -327,7 +328,7 @@ fn begin_segment<D: Disk>(
 ) -> Result<Active<D::File>, JournalError> {
     let Begun { options, host, store, skip } = begun;
     let last = plan.segments.last();
-    if cfg!(seeded_defect = "append_to_dirty_tail")
+    if Defect::AppendToDirtyTail.is_on()
         && let Some(last) = last
     {
         let header = Header { resume_seq: end.next_seq, ..last.header };

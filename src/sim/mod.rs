@@ -27,5 +27,5 @@ pub mod world;
 pub use crash::{CrashChoice, CrashStates};
 pub use dice::Dice;
 pub use disk::{Point, SimDisk, SimFile};
-pub use fault::{Failure, Op, PageFate, Times};
+pub use fault::{Failure, Op, PageFate, Times, Turn};
 pub use world::{Deeds, Weather, World};
