@@ -154,10 +154,13 @@ fn choose_snapshot(
     upto: u64,
     passed_over: &mut Vec<SnapshotFile>,
 ) -> Result<Option<SnapshotUsed>, JournalError> {
-    for &seq in plan.snapshots.iter().rev().filter(|&&seq| seq <= upto) {
+    let mut newest_first = plan.snapshots.iter().rev().filter(|&&seq| seq <= upto);
+    while let Some(&seq) = newest_first.next() {
         let found = snapshot::verify(disk, seq, plan.store)?;
         if found.fault.is_none() || Defect::TrustSnapshot.is_on() {
             let SnapshotFile { seq, records, bytes, .. } = found;
+            // One that is not needed now may be needed at the next start.
+            newest_first.try_for_each(|&seq| snapshot::check_store(disk, seq, plan.store))?;
             return Ok(Some(SnapshotUsed { seq, records, bytes }));
         }
         passed_over.push(found);

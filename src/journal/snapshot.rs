@@ -37,6 +37,25 @@ pub(super) fn verify(
     verify_at(disk, &file, found, store)
 }
 
+/// Refuses a snapshot of another store; looks at its header alone.
+pub(super) fn check_store(
+    disk: &impl Disk,
+    seq: u64,
+    store: Option<[u8; 16]>,
+) -> Result<(), JournalError> {
+    let file = snapshot_path(seq);
+    match open(disk, &file) {
+        Ok(Ok(walk)) if store.is_some_and(|store| store != walk.header.store) => {
+            Err(JournalError::Foreign { file })
+        }
+        // A daemon that runs beside this reader may have removed it just now.
+        Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(())
+        }
+        found => found.map(drop),
+    }
+}
+
 fn verify_at(
     disk: &impl Disk,
     path: &str,

@@ -343,40 +343,6 @@ fn w21_a_flip_before_later_frames_is_damage_and_in_the_last_one_suspicious() {
 }
 
 #[test]
-fn w22_no_flipped_bit_makes_the_history_shorter_without_a_report() {
-    let mut ledger = store();
-    ledger.step(Step::Snapshot).unwrap();
-    ledger.step(Step::Small).unwrap();
-    let clean = ledger.disk.restarted();
-    let all = ledger.book.batches.len();
-    let every = std::env::var("MIDWATCH_L1_FLIP_EVERY").map_or(15, |n| n.parse().unwrap());
-    let (mut flips, mut refused, mut reported) = (0, 0, 0);
-    for path in clean.files().iter().filter(|path| *path != "reserve") {
-        let bytes = clean.read_file(path).unwrap();
-        let text = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let end = bytes.len().min(text + 1024) as u64 * 8;
-        let mut bit = flips % every;
-        while bit < end {
-            let disk = clean.fork();
-            disk.flip(path, bit);
-            match open(&disk, &options(), Book::default()) {
-                Err(_) => refused += 1,
-                Ok(opened) => {
-                    let found = ledger.book.check(&opened.history, 0, all);
-                    let found = found.unwrap_or_else(|wrong| panic!("{path} bit {bit}: {wrong}"));
-                    let told = matches!(opened.recovery.tail, TailClass::Suspicious { .. });
-                    assert!(found == all || told, "{path} bit {bit}: {found} of {all} batches");
-                    reported += u64::from(found != all);
-                }
-            }
-            flips += 1;
-            bit += every;
-        }
-    }
-    println!("{flips} flips: {refused} refused, {reported} set aside with an alarm");
-}
-
-#[test]
 fn w25_a_bad_checksum_in_a_sealed_segment_is_damage_and_not_the_end() {
     let mut ledger = fresh(25);
     let frame = Frame::of(&mut ledger, &[400, 400, 400]);

@@ -1,5 +1,6 @@
 //! The whole engine in a simulated host: one seed, one life.
 
+use crate::asked;
 use midwatch::sim::{Deeds, Dice, Weather, World};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,10 +18,6 @@ fn live(seed: u64) -> Deeds {
     }
     world.calm_down();
     world.deeds()
-}
-
-fn asked(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[test]
