@@ -487,6 +487,8 @@ impl midwatch::journal::Replay for Nothing {
         Ok(())
     }
 
+    fn snapshot_failed(&mut self) {}
+
     fn record(&mut self, _: u64, _: midwatch::journal::Record<'_>) -> Result<(), String> {
         Ok(())
     }
