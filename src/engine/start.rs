@@ -63,6 +63,8 @@ impl<D: Disk> Engine<D> {
         let workers: Vec<_> = self.state.workers().map(|worker| worker.id).collect();
         self.heard.extend(workers.into_iter().map(|worker| (worker, now.service)));
         self.commit()?;
+        // Under any policy: the next start skips ahead from the ids that this one durably names.
+        self.journal.sync()?;
         Ok(std::mem::take(&mut self.outbox))
     }
 

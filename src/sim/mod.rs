@@ -21,6 +21,9 @@ pub mod disk;
 pub mod fault;
 mod image;
 mod names;
+mod starts;
+mod trouble;
+pub mod weather;
 mod worker;
 pub mod world;
 
@@ -28,4 +31,5 @@ pub use crash::{CrashChoice, CrashStates};
 pub use dice::Dice;
 pub use disk::{Point, SimDisk, SimFile};
 pub use fault::{Failure, Op, PageFate, Times, Turn};
-pub use world::{Deeds, Weather, World};
+pub use weather::{Deeds, Weather};
+pub use world::World;
