@@ -17,6 +17,8 @@ mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
+mod model;
+mod model_engine;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

@@ -191,13 +191,17 @@ impl<'a> Ask<'a> {
 
     /// An end told twice gets the first answer again; any other is refused, on record.
     fn repeated_end(self, proof: &Proof, rejection: Rejection) -> Decision {
-        let told = self.state.task(proof.task).and_then(|task| task.attempt(proof.fence));
-        if let Some(attempt) = told
+        if let Some(task) = self.state.task(proof.task)
+            && let Some(attempt) = task.attempt(proof.fence)
             && attempt.secret == proof.secret
             && let Some(end) = &attempt.end
             && end.outcome != Outcome::Lost
         {
-            return Decision { events: Vec::new(), answer: Answer::Ended(end.status) };
+            // The last failure led through RETRYING to DEAD.
+            let last = attempt.number == task.attempt_count();
+            let dead = last && end.status == Status::Retrying && task.status == Status::Dead;
+            let status = if dead { Status::Dead } else { end.status };
+            return Decision { events: Vec::new(), answer: Answer::Ended(status) };
         }
         self.refuse(proof, Act::Finish, rejection)
     }
