@@ -10,6 +10,7 @@ use super::segment::{Header, segment_path, snapshot_path};
 use super::snapshot::{SnapshotDone, SnapshotWriter};
 use super::store::{JOURNAL_DIR, SNAPSHOT_DIR, remove_if_there};
 use super::writer::Journal;
+use crate::defect::Defect;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Snapshots kept: the newest, and one in case that it can't be read.
@@ -118,7 +119,13 @@ impl<D: Disk> Journal<D> {
         if self.kept.snapshots.len() < SNAPSHOTS_KEPT {
             return Ok(()); // the whole journal stands in for the second snapshot
         }
-        let Some(&older) = self.kept.snapshots.first() else { return Ok(()) };
+        let Some(&older) = (if Defect::DeleteTooMuch.is_on() {
+            self.kept.snapshots.last()
+        } else {
+            self.kept.snapshots.first()
+        }) else {
+            return Ok(());
+        };
         while let Some((number, first_seq)) = self.kept.spare_segment(older) {
             remove_if_there(&self.disk, &segment_path(number, first_seq))?;
             self.sync_dir(JOURNAL_DIR)?;

@@ -11,6 +11,7 @@ use super::segment::{
 };
 use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, STORE_FILE, StoreFile};
 use super::walk::{SEGMENT_FILE_BYTES_MAX, Walk};
+use crate::defect::Defect;
 
 /// A segment by its name and header.
 #[derive(Clone, Debug)]
@@ -43,7 +44,8 @@ impl Plan {
     /// Looks at every name and header.
     pub(super) fn read(disk: &impl Disk) -> Result<Self, JournalError> {
         // The floor first: beside a running daemon it must not be newer than what is read later.
-        let mut plan = Self { floor: Floor::read(disk)?, ..Self::default() };
+        let floor = Floor::read(disk)?.filter(|_| !Defect::ForgetFloor.is_on());
+        let mut plan = Self { floor, ..Self::default() };
         match store::read(disk)? {
             StoreFile::Whole(store) => plan.store = Some(store),
             StoreFile::Absent => plan.store_file_lost = true,

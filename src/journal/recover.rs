@@ -18,6 +18,7 @@ use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, remove_if_th
 use super::walk::Walk;
 use super::writer::{Counts, Journal, Salts, weak_flag};
 use super::{Host, Options, Replay};
+use crate::defect::Defect;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How far the sequence skips after a start that may have lost numbers already handed out.
@@ -109,12 +110,14 @@ fn read(
             .map_err(|text| JournalError::RefusedStore { text })?;
     }
     let total: u64 = plan.segments.iter().map(|segment| segment.len).sum();
-    let snapshots = plan.snapshots.iter().rev().filter(|&&seq| seq <= upto);
-    for &seq in snapshots {
+    let mut newest_first = plan.snapshots.iter().rev().filter(|&&seq| seq <= upto);
+    while let Some(&seq) = newest_first.next() {
         let found = feed_snapshot(disk, (seq, plan.store), total, replay)?;
-        if found.fault.is_none() {
+        if found.fault.is_none() || Defect::TrustSnapshot.is_on() {
             let SnapshotFile { seq, records, bytes, .. } = found;
             recovery.snapshot = Some(SnapshotUsed { seq, records, bytes });
+            // One that is not needed now may be needed at the next start.
+            newest_first.try_for_each(|&seq| snapshot::check_store(disk, seq, plan.store))?;
             break;
         }
         replay.snapshot_failed();
@@ -334,7 +337,7 @@ fn set_aside_snapshots(disk: &impl Disk, passed: &[SnapshotFile]) -> Result<(), 
 fn must_skip(plan: &Plan, end: &End) -> bool {
     let weak = plan.segments.last().is_some_and(|last| last.header.has(FLAG_WEAK));
     let suspicious = matches!(end.tail, TailClass::Suspicious { .. });
-    suspicious || (weak && !end.clean_close)
+    (suspicious || (weak && !end.clean_close)) && !Defect::NoSkipAhead.is_on()
 }
 
 #[derive(Clone, Copy)]
@@ -355,7 +358,7 @@ fn begin_segment<D: Disk>(
 ) -> Result<Active<D::File>, JournalError> {
     let Begun { options, host, store, skip } = begun;
     let last = plan.segments.last();
-    if cfg!(seeded_defect = "append_to_dirty_tail")
+    if Defect::AppendToDirtyTail.is_on()
         && let Some(last) = last
     {
         let header = Header { resume_seq: end.next_seq, ..last.header };

@@ -9,6 +9,7 @@ use super::frame::{self, Batch, FLAG_LAST, Record, Records, Salt, Slot};
 use super::segment::{FileKind, HEADER_BYTES, Header, HeaderFault, snapshot_path};
 use super::store::{SNAPSHOT_DIR, remove_if_there};
 use super::walk::{Frame, Walk};
+use crate::defect::Defect;
 
 /// A snapshot as a scan finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,25 @@ pub(super) fn verify(
 ) -> Result<SnapshotFile, JournalError> {
     let found = SnapshotFile { seq, file: snapshot_path(seq), ..SnapshotFile::default() };
     verify_at(disk, found, store, take)
+}
+
+/// Refuses a snapshot of another store; looks at its header alone.
+pub(super) fn check_store(
+    disk: &impl Disk,
+    seq: u64,
+    store: Option<[u8; 16]>,
+) -> Result<(), JournalError> {
+    let file = snapshot_path(seq);
+    match open(disk, &file) {
+        Ok(Ok(walk)) if store.is_some_and(|store| store != walk.header.store) => {
+            Err(JournalError::Foreign { file })
+        }
+        // A daemon that runs beside this reader may have removed it just now.
+        Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(())
+        }
+        found => found.map(drop),
+    }
 }
 
 fn verify_at(
@@ -215,7 +235,9 @@ impl<D: Disk> SnapshotWriter<D> {
             self.write_frame(0)?;
         }
         self.write_frame(FLAG_LAST)?;
-        self.file.sync().map_err(|source| JournalError::sync(&self.aside, source))?;
+        if !Defect::DeleteBeforeDurable.is_on() {
+            self.file.sync().map_err(|source| JournalError::sync(&self.aside, source))?;
+        }
         let seq = self.header.first_seq;
         let wanted = SnapshotFile {
             seq,

@@ -12,6 +12,7 @@ use super::frame::{
 use super::segment::{
     FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
 };
+use crate::defect::Defect;
 use std::rc::Rc;
 
 /// How much is read at once, but for the header, which is often all that is wanted.
@@ -44,7 +45,7 @@ impl<F: DiskFile> Window<F> {
             self.start = offset;
             self.bytes.resize(piece, 0);
             let count = match read_full_at(&self.file, offset, &mut self.bytes) {
-                Err(_) if cfg!(seeded_defect = "eio_as_end") => 0,
+                Err(_) if Defect::EioAsEnd.is_on() => 0,
                 result => result?,
             };
             self.bytes.truncate(count);

@@ -9,6 +9,7 @@ use super::frame::{self, Batch, Slot};
 use super::reserve::{ROOM_SLACK_BYTES, Reserve};
 use super::segment::{FLAG_SKIPPED_AHEAD, FLAG_WEAK, HEADER_BYTES, Header, Link};
 use super::{Fsync, Host, Options, recover};
+use crate::defect::Defect;
 use std::time::Duration;
 
 /// The journal of one data directory, open for writing by the holder of the directory's lock.
@@ -234,7 +235,7 @@ impl<D: Disk> Journal<D> {
     }
 
     fn sync_active(&mut self) -> Result<(), JournalError> {
-        if !cfg!(seeded_defect = "ack_before_sync") {
+        if !Defect::AckBeforeSync.is_on() {
             self.active.sync()?;
         }
         self.counts.syncs += 1;
