@@ -7,12 +7,14 @@
 //! process must end.
 
 pub mod codec;
+mod compaction;
 pub mod dump;
 mod image;
 mod queue;
 mod start;
 mod turn;
 
+pub use compaction::{Compacted, compact};
 pub use image::{Rebuild, digest, for_each_record, hex, write_snapshot};
 pub use start::Start;
 

@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod compaction;
 mod disk;
 mod explore;
 mod journal_cases;
