@@ -134,13 +134,13 @@ pub(crate) enum Command {
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),
-    /// A script for your shell: midwatch completions bash > /etc/bash_completion.d/midwatch
+    /// A completion script for your shell
     Completions {
         /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// The man page: midwatch man | man -l -
+    /// The man page; midwatch man | man -l -
     Man {
         /// The page of one command instead
         #[arg(value_name = "COMMAND")]

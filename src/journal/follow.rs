@@ -76,25 +76,29 @@ impl<D: Disk> Follow<D> {
     /// Opens the segment in which the wanted sequence is, or will be.
     fn enter(&mut self, visitor: &mut impl Visitor) -> Result<bool, JournalError> {
         let names = self.names()?;
-        let holds = |&&(_, first_seq): &&(u64, u64)| first_seq <= self.wanted;
-        match names.iter().rev().find(holds).or_else(|| names.first()) {
-            Some(&name) => self.open(name, names.last() == Some(&name), visitor),
-            None => Ok(false),
-        }
+        let holds = |(_, first_seq): &(u64, u64)| *first_seq <= self.wanted;
+        self.open(&names, names.iter().rposition(holds).unwrap_or(0), visitor)
     }
 
+    /// Goes on in one of the segments that there are. Where it has a successor already, what lies
+    /// behind the end that this one names is dead.
     fn open(
         &mut self,
-        (number, first_seq): (u64, u64),
-        newest: bool,
+        names: &[(u64, u64)],
+        index: usize,
         visitor: &mut impl Visitor,
     ) -> Result<bool, JournalError> {
+        let Some(&(number, first_seq)) = names.get(index) else { return Ok(false) };
         let path = segment_path(number, first_seq);
         let Some(walk) = self.walk(&path)? else { return Ok(false) };
         let text = visitor.segment(&path, &walk.header);
         text.map_err(|text| JournalError::Refused { file: path, offset: 0, seq: 0, text })?;
-        self.at = Some(At { walk, newest, end: None });
-        Ok(true)
+        let next = names.get(index + 1);
+        self.at = Some(At { walk, newest: next.is_none(), end: None });
+        match next {
+            Some(&next) if next.0 == number + 1 => self.note_end(next).map(|_| true),
+            _ => Ok(true),
+        }
     }
 
     /// A segment from its start; `None` when it has gone, or has no whole header.
@@ -117,19 +121,21 @@ impl<D: Disk> Follow<D> {
         let names = self.names()?;
         let Some(at) = &mut self.at else { return Ok(false) };
         let number = at.walk.header.number;
-        let Some(&next) = names.iter().find(|(next, _)| number < *next) else { return Ok(false) };
-        let newest = names.last() == Some(&next);
-        if next.0 != number + 1 {
-            return self.open(next, newest, visitor); // a compaction was quicker
-        }
-        let Some(end) = at.end else { return self.note_end(next) };
-        if at.walk.offset < end {
-            return Err(Self::damage(at, &self.disk, end));
-        }
-        self.open(next, newest, visitor)
+        let Some(index) = names.iter().position(|(next, _)| number < *next) else {
+            return Ok(false);
+        };
+        let next = names.get(index).copied().unwrap_or_default();
+        if next.0 == number + 1 {
+            // What was written between the last look and the successor's birth is read first.
+            let Some(end) = at.end else { return self.note_end(next) };
+            if at.walk.offset < end {
+                return Err(Self::damage(at, &self.disk, end));
+            }
+        } // else a compaction was quicker
+        self.open(&names, index, visitor)
     }
 
-    /// What was written between the last look and the successor's birth is read first.
+    /// Learns from the successor where the segment ends; `false` when the successor has gone.
     fn note_end(&mut self, (number, first_seq): (u64, u64)) -> Result<bool, JournalError> {
         let Some(successor) = self.walk(&segment_path(number, first_seq))? else {
             return Ok(false);

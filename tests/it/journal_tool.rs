@@ -299,11 +299,12 @@ fn a_directory_without_a_store_is_a_slip_of_the_hand() {
         if prepared {
             fs::write(&file, "hello").unwrap();
         }
-        for command in ["verify", "inspect", "dump"] {
+        for command in ["verify", "inspect", "dump", "stats", "state", "follow", "compact"] {
             let (code, out, err) = tool(&[command, path]);
             assert_eq!((code, out.as_str()), (2, ""), "{command}");
             assert!(err.starts_with(&format!("error: there is no store in {path}\n")), "{err}");
         }
+        assert_eq!(image(dir.path()).len(), usize::from(prepared), "nothing was made");
     }
     let (code, _, err) = tool(&["verify", &absent]);
     assert_eq!(
@@ -333,7 +334,16 @@ fn the_directory_may_come_from_the_environment_or_the_config() {
 fn every_command_leaves_every_byte_as_it_is() {
     let bench = damaged();
     let before = image(bench.path());
-    for arguments in [&["verify"][..], &["dump"], &["inspect"], &["inspect", "--at", "3"]] {
+    for arguments in [
+        &["verify"][..],
+        &["dump"],
+        &["inspect"],
+        &["inspect", "--at", "3"],
+        &["stats"],
+        &["state"],
+        &["follow"],
+        &["compact", "--dry-run"],
+    ] {
         on(&bench, arguments);
     }
     assert!(before == image(bench.path()));
@@ -491,7 +501,7 @@ fn every_command_works_while_an_engine_writes_rotates_and_compacts() {
             }
         });
         for _ in 0..15 {
-            for command in ["verify", "inspect", "dump"] {
+            for command in ["verify", "inspect", "dump", "stats", "state"] {
                 let (code, out, err) = tool(&[command, &dir]);
                 if code != 0 {
                     done.store(true, Ordering::Relaxed);
@@ -631,8 +641,15 @@ fn a_place_can_be_looked_at_by_sequence_and_by_byte() {
 fn the_help_teaches() {
     let (code, out, _) = tool(&["--help"]);
     assert_eq!(code, 0);
-    for word in ["Exit codes:", "Examples:", "inspect", "verify", "dump"] {
+    let commands = ["inspect", "verify", "dump", "follow", "state", "stats", "compact"];
+    for word in ["Exit codes:", "Examples:"].iter().chain(&commands) {
         assert!(out.contains(word), "{word}");
+    }
+    for name in commands {
+        let output = command(&[name, "--help"]).env("COLUMNS", "80").output().unwrap();
+        let out = String::from_utf8(output.stdout).unwrap();
+        assert!(out.contains(&format!("Examples:\n  midwatch-journal {name}")), "{out}");
+        assert!(out.lines().all(|line| line.chars().count() <= 80), "{out}");
     }
     assert_eq!(tool(&["inspect", "--at", "x"]).0, 2);
     assert_eq!(tool(&[]).0, 2);

@@ -8,7 +8,7 @@ use midwatch::engine::{Compacted, compact, for_each_record};
 use midwatch::journal::segment::{SEGMENT_BYTES_MIN, parse_segment_name, parse_snapshot_name};
 use midwatch::journal::store::{JOURNAL_DIR, SNAPSHOT_DIR, list};
 use midwatch::journal::{DirLock, Disk as _, DiskFile as _, JournalError, Options, RESERVE_FILE};
-use midwatch::journal::{RealDisk, Report, SnapshotLength};
+use midwatch::journal::{RealDisk, Report, SnapshotLength, newest_header};
 use midwatch::kernel::State;
 use midwatch::units::bytes;
 use serde_json::{Value, json};
@@ -100,10 +100,12 @@ pub(crate) struct Wanted {
 /// Compacts, or says what it would do; the exit code.
 pub(crate) fn run(store: &Store, wanted: Wanted, out: &mut impl Write) -> Result<u8, Failure> {
     let Wanted { dry_run, json } = wanted;
-    let _lock = if dry_run { None } else { Some(lock(store)?) };
     let refusal = |error: JournalError| store.refusal(&error);
+    if newest_header(&store.disk).map_err(refusal)?.is_none() {
+        store.check_there(&Report::default())?; // before a lock file is made
+    }
+    let _lock = if dry_run { None } else { Some(lock(store)?) };
     let Checked { report, state, .. } = store.read(check).map_err(refusal)?;
-    store.check_there(&report)?;
     if report.exit_code() != 0 {
         return Err(suspicious(store));
     }

@@ -149,13 +149,13 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// A script for your shell
+    /// A completion script for your shell
     Completions {
         /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
-    /// The man page: midwatch-journal man | man -l -
+    /// The man page; midwatch-journal man | man -l -
     Man {
         /// The page of one command instead
         #[arg(value_name = "COMMAND")]
