@@ -4,7 +4,8 @@
 //! It opens the journal as a start does and records nothing: no start, no expiry, no retention. The
 //! state, its digest and what the next start learns are the same before and after.
 
-use super::image::{Rebuild, digest, write_snapshot};
+use super::image::{digest, write_snapshot};
+use super::rebuild::{Rebuild, Rebuilding as _};
 use crate::journal::segment::snapshot_path;
 use crate::journal::store::{QUARANTINE_DIR, SNAPSHOT_DIR};
 use crate::journal::{Disk, DiskFile as _, Host, Journal, JournalError, Options, Replay as _};

@@ -4,7 +4,7 @@
 use super::journal_store::Bench;
 use super::journal_tool::{compacted, on};
 use super::spec_records::{Keys, documented, page};
-use midwatch::engine::{Rebuild, digest};
+use midwatch::engine::{Rebuild, Rebuilding as _, digest};
 use midwatch::journal::{Place, RealDisk, Record, Replay as _, Visitor, scan};
 use midwatch::units::parse_rfc3339;
 use minicbor::Encoder;

@@ -1,6 +1,6 @@
 //! A compaction, and the follower of a journal, with the power cut at every call.
 
-use midwatch::engine::{Engine, Input, Rebuild, Start, Ticket, compact, digest};
+use midwatch::engine::{Engine, Input, Rebuild, Rebuilding as _, Start, Ticket, compact, digest};
 use midwatch::journal::{Follow, Fsync, Host, Options, Place, Record, Visitor, replay, scan};
 use midwatch::kernel::event::Actor;
 use midwatch::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, Timestamp};

@@ -7,7 +7,7 @@ use super::verify::things;
 use midwatch::api::TaskView;
 use midwatch::cli::screens::Screen;
 use midwatch::engine::codec;
-use midwatch::engine::{Rebuild, digest};
+use midwatch::engine::{Rebuild, Rebuilding as _, digest};
 use midwatch::journal::{
     Header, JournalError, Place, RealDisk, Record, Report, Visitor, replay, scan,
 };
