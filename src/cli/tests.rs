@@ -144,3 +144,19 @@ fn an_empty_path_is_a_slip() {
         assert_eq!((played.code, played.out.as_str()), (2, ""), "{flag}");
     }
 }
+
+#[test]
+fn every_command_has_a_man_page_and_is_completed() {
+    use super::documents::{Shell, completions, man};
+
+    let scripts =
+        [Shell::Bash, Shell::Fish, Shell::Zsh].map(|shell| completions(Cli::command(), shell));
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        let page = man(Cli::command(), Some(name)).unwrap().unwrap();
+        assert!(page.contains(&format!("midwatch\\-{}", name.replace('-', "\\-"))), "{page}");
+        assert!(scripts.iter().all(|script| script.contains(name)), "{name}");
+    }
+    assert!(man(Cli::command(), None).unwrap().unwrap().contains(".TH midwatch 1"));
+    assert_eq!(man(Cli::command(), Some("dance")).unwrap(), None);
+}
