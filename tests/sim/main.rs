@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod compaction;
 mod disk;
 mod engine_damage;
 mod explore;
