@@ -1,11 +1,20 @@
 //! What is fuzzed, as plain functions: a fuzzer calls them with whatever it makes up, the replay
 //! with every input that was ever worth keeping. They panic when something does not hold.
 
+pub mod api;
 pub mod body;
 pub mod bytes;
 pub mod commands;
+#[cfg(feature = "host")]
+pub mod config;
 pub mod frame;
+pub mod harm;
+pub mod reference;
+pub mod scan;
+pub mod snapshot;
 pub mod store;
+#[cfg(feature = "host")]
+pub mod submission;
 
 /// One input, tried.
 pub type Target = fn(&[u8]);
@@ -14,9 +23,16 @@ pub type Target = fn(&[u8]);
 pub type Seeds = fn() -> Vec<(&'static str, Vec<u8>)>;
 
 /// Every target with its name and its first inputs.
-pub const TARGETS: [(&str, Target, Seeds); 4] = [
+pub const TARGETS: &[(&str, Target, Seeds)] = &[
     ("frame", frame::run, frame::seeds),
+    ("scan", scan::run, scan::seeds),
+    ("snapshot", snapshot::run, snapshot::seeds),
     ("store", store::run, store::seeds),
     ("body", body::run, body::seeds),
     ("commands", commands::run, commands::seeds),
+    ("api", api::run, api::seeds),
+    #[cfg(feature = "host")]
+    ("config", config::run, config::seeds),
+    #[cfg(feature = "host")]
+    ("submission", submission::run, submission::seeds),
 ];

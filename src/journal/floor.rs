@@ -131,7 +131,7 @@ impl<F: DiskFile> FloorFile<F> {
         segment: u64,
         clean_end: Option<u64>,
     ) -> Result<(), JournalError> {
-        let generation = self.current.generation + 1;
+        let generation = self.current.generation.saturating_add(1);
         let next = Floor { generation, seq, segment, clean_end, ..self.current };
         let offset = if generation.is_multiple_of(2) { SLOT_OFFSETS[0] } else { SLOT_OFFSETS[1] };
         let slot = next.encode();

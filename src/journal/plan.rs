@@ -183,6 +183,7 @@ impl Plan {
     ) -> Result<(), JournalError> {
         let named = self.floor.is_some_and(|floor| number <= floor.segment);
         if last && !named && is_blank(disk, &path)? {
+            self.notes.push(format!("{path} is blank, and nothing says that it ever was more"));
             self.blank = Some(path);
             return Ok(());
         }
@@ -195,14 +196,16 @@ impl Plan {
             return Err(JournalError::Foreign { file: FLOOR_FILE.to_owned() });
         }
         let newest = self.segments.last().map_or(0, |segment| segment.header.number);
-        if floor.segment <= newest {
+        // What is durable is in a segment, so a floor that names a sequence names one too.
+        let needed = floor.segment.max(u64::from(floor.seq != 0));
+        if needed <= newest {
             return Ok(());
         }
         let newest_end = self.segments.last().and_then(|last| salvage_end(disk, &last.path));
         let first_seq = newest_end.unwrap_or(1);
         Err(JournalError::Missing {
             shown_by: FLOOR_FILE.to_owned(),
-            what: format!("segments after {newest} up to {} are missing", floor.segment),
+            what: format!("segments after {newest} up to {needed} are missing"),
             first_seq,
             last_seq: (first_seq <= floor.seq).then_some(floor.seq),
         })

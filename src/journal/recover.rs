@@ -286,26 +286,26 @@ fn sync_dir(disk: &impl Disk, dir: &str) -> Result<(), JournalError> {
     disk.sync_dir(dir).map_err(|source| JournalError::sync(dir, source))
 }
 
-/// Keeps a copy of suspicious bytes before a new segment declares them dead.
+/// Keeps a copy of suspicious bytes before a new segment declares them dead, and moves a blank
+/// segment out of the way of the one that will have its number.
 fn quarantine(disk: &impl Disk, plan: &Plan, tail: &TailClass) -> Result<TailClass, JournalError> {
-    let TailClass::Suspicious { file, offset, bytes, what, .. } = tail else {
-        return Ok(tail.clone());
+    let kept = |file: &str, offset: u64| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        format!("{QUARANTINE_DIR}/{name}-at-{offset}")
     };
-    let name = file.rsplit('/').next().unwrap_or(file);
-    let kept = format!("{QUARANTINE_DIR}/{name}-at-{offset}");
-    if plan.blank.as_ref() == Some(file) {
-        move_aside(disk, file, &kept)?;
-    } else {
-        copy_bytes(disk, file, (*offset, *bytes), &kept)?;
+    if let Some(blank) = &plan.blank {
+        move_aside(disk, blank, &kept(blank, 0))?;
     }
-    sync_dir(disk, QUARANTINE_DIR)?;
-    Ok(TailClass::Suspicious {
-        file: file.clone(),
-        offset: *offset,
-        bytes: *bytes,
-        quarantined: Some(kept),
-        what: what.clone(),
-    })
+    let mut tail = tail.clone();
+    if let TailClass::Suspicious { file, offset, bytes, quarantined, .. } = &mut tail {
+        let kept = kept(file, *offset);
+        if plan.blank.as_ref() != Some(file) {
+            copy_bytes(disk, file, (*offset, *bytes), &kept)?;
+        }
+        *quarantined = Some(kept);
+        sync_dir(disk, QUARANTINE_DIR)?;
+    }
+    Ok(tail)
 }
 
 fn move_aside(disk: &impl Disk, from: &str, to: &str) -> Result<(), JournalError> {

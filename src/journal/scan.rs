@@ -157,8 +157,6 @@ pub fn scan(disk: &impl Disk, visitor: &mut impl Visitor) -> Result<Report, Jour
         store: plan.store,
         floor: plan.floor.map(|floor| floor.seq),
         notes: plan.notes.clone(),
-        next_seq: 1,
-        first_seq: 1,
         ..Report::default()
     };
     let mut good = 0;
@@ -170,8 +168,7 @@ pub fn scan(disk: &impl Disk, visitor: &mut impl Visitor) -> Result<Report, Jour
         report.snapshots.push(found);
     }
     plan.check_covers(good)?;
-    let Some(first) = plan.segments.first() else { return Ok(report) };
-    report.first_seq = first.header.first_seq;
+    report.first_seq = plan.segments.first().map_or(1, |first| first.header.first_seq);
     report.segments = plan.segments.len() as u64;
     report.bytes = plan.segments.iter().map(|segment| segment.len).sum();
     let end = read_segments(disk, &plan, visitor)?;
@@ -260,11 +257,25 @@ pub(super) fn read_segments(
         records: 0,
         record_bytes: 0,
         next_seq: 1,
-        tail: TailClass::End,
+        tail: with_blank(plan, TailClass::End),
         clean_close: false,
         offset: HEADER_BYTES,
         proven,
     })
+}
+
+/// The end of the journal, when the newest segment may be blank.
+fn with_blank(plan: &Plan, tail: TailClass) -> TailClass {
+    match (&plan.blank, tail) {
+        (Some(blank), TailClass::End | TailClass::Torn { .. }) => TailClass::Suspicious {
+            file: blank.clone(),
+            offset: 0,
+            bytes: 0,
+            quarantined: None,
+            what: "the newest segment is blank".to_owned(),
+        },
+        (_, tail) => tail,
+    }
 }
 
 fn open<D: Disk>(disk: &D, segment: &Segment) -> Result<Walk<D::File>, JournalError> {
@@ -379,16 +390,7 @@ fn read_last<D: Disk>(
             return Err(damage(disk, walk, (what, walk.next_seq), records, survey));
         }
     };
-    let tail = match (&plan.blank, tail) {
-        (Some(blank), TailClass::End | TailClass::Torn { .. }) => TailClass::Suspicious {
-            file: blank.clone(),
-            offset: 0,
-            bytes: 0,
-            quarantined: None,
-            what: "the newest segment is blank".to_owned(),
-        },
-        (_, tail) => tail,
-    };
+    let tail = with_blank(plan, tail);
     let clean_close = tail == TailClass::End
         && plan.floor.is_some_and(|floor| {
             floor.segment == walk.header.number

@@ -194,6 +194,7 @@ impl Header {
             FileKind::Segment => {
                 self.number != 0
                     && self.previous.number < self.number
+                    && self.first_seq != 0
                     && self.first_seq <= self.resume_seq
                     && HEADER_BYTES <= self.copied_end
                     && self.copied_end.is_multiple_of(u64::from(self.alignment.max(1)))

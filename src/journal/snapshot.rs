@@ -78,7 +78,7 @@ fn verify_at(
         return Err(JournalError::Foreign { file: found.file });
     }
     if walk.header.first_seq != found.seq {
-        found.fault = Some(format!("the header says sequence {}", walk.header.first_seq));
+        found.fault = Some(says(walk.header.first_seq));
         return Ok(found);
     }
     while !walk.ended {
@@ -93,6 +93,11 @@ fn verify_at(
     }
     found.records = walk.records;
     Ok(found)
+}
+
+/// What is wrong with a snapshot under the name of another sequence.
+fn says(seq: u64) -> String {
+    format!("the header says sequence {seq}")
 }
 
 /// Refuses a snapshot of a format that this reader does not know, whatever else is wrong with it.
@@ -120,6 +125,9 @@ pub fn read_snapshot(
     let file = snapshot_path(seq);
     let unreadable = |what: String| JournalError::SnapshotUnreadable { file: file.clone(), what };
     let mut walk = open(disk, &file)?.map_err(|fault| unreadable(fault.to_string()))?;
+    if walk.header.first_seq != seq {
+        return Err(unreadable(says(walk.header.first_seq)));
+    }
     while !walk.ended {
         let frame = walk.step()?.map_err(|fault| unreadable(fault.to_string()))?;
         take_records(&file, &frame, &mut take)?;

@@ -8,6 +8,8 @@
 //! what dead workers left; `snapshot`. Every queue between them is bounded; a full one answers
 //! "busy".
 
+#[cfg(feature = "sim")]
+pub mod alone;
 mod app;
 mod bulk;
 mod claims;

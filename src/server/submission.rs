@@ -118,13 +118,27 @@ pub(crate) fn check_json(what: &str, json: &str, bytes_max: usize) -> Result<(),
             "the {what} is nested deeper than {JSON_DEPTH_MAX} at its line {line} column {column}"
         ));
     }
-    // Half a surrogate pair passes as JSON text and breaks every reader that makes a string of it.
-    if json.contains("\\u")
-        && let Err(error) = serde_json::from_str::<serde_json::Value>(json)
-    {
-        return refuse(format!("the {what} holds what is no text: {error}"));
+    // It passes as JSON text and breaks every reader that makes a string of it.
+    if has_half_a_pair(json) {
+        return refuse(format!("the {what} holds half a surrogate pair, which is no character"));
     }
     Ok(())
+}
+
+/// Whether an escape of valid JSON is one half of a surrogate pair without the other.
+fn has_half_a_pair(json: &str) -> bool {
+    let (mut rest, mut open) = (json, false);
+    while let Some((before, escape)) = rest.split_once('\\') {
+        let unit = escape.strip_prefix('u').and_then(|digits| digits.get(..4));
+        let unit = unit.and_then(|digits| u16::from_str_radix(digits, 16).ok());
+        let closes = matches!(unit, Some(0xDC00..=0xDFFF));
+        if open != closes || (open && !before.is_empty()) {
+            return true;
+        }
+        open = matches!(unit, Some(0xD800..=0xDBFF));
+        rest = escape.get(if unit.is_some() { 5 } else { 1 }..).unwrap_or_default();
+    }
+    open
 }
 
 /// Where valid JSON first goes deeper than is allowed.
@@ -284,6 +298,34 @@ mod tests {
         let problem = refusal(&of_depth(100));
         assert_eq!(problem.code, Code::InvalidPayload);
         assert!(problem.detail.contains("line 1 column 111"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn a_payload_is_text_wherever_it_has_characters() {
+        let spec_of = |payload: &str| {
+            spec_as(Access::Submit, &format!(r#"{{"type":"fetch_data","payload":{payload}}}"#))
+        };
+        for good in [
+            r#""\u00e9 \ud83d\ude00 \\ud800""#,
+            r#"["\\\ud83d\uDE00", "\n"]"#,
+            "1e999",
+            r#"["\u00e9", 1e999, -1e-999]"#,
+        ] {
+            assert_eq!(spec_of(good).map(|spec| spec.payload), Ok(good.into()));
+        }
+        for bad in [
+            r#""\ud800""#,
+            r#""\udc00""#,
+            r#""\ud83d \ude00""#,
+            r#""\ud83d\ud83d\ude00""#,
+            r#""\ud83d\n\ude00""#,
+            r#"{"a\\\ude00":"\ud83d"}"#,
+            r#"["\ud83d","\ude00"]"#,
+        ] {
+            let problem = spec_of(bad).unwrap_err();
+            assert_eq!(problem.code, Code::InvalidPayload, "{bad}");
+            assert!(problem.detail.contains("surrogate"), "{}", problem.detail);
+        }
     }
 
     #[test]

@@ -58,3 +58,38 @@ fn a_floor_without_a_whole_slot_is_none_and_is_made_again() {
         assert_eq!(read(&disk), Some((1, 50, 5, None)));
     }
 }
+
+#[test]
+fn the_highest_generation_there_is_can_be_followed() {
+    for generation in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+        let (_dir, disk) = with_three_updates();
+        let found = Floor { generation, ..Floor::read(&disk).unwrap().unwrap() };
+        let mut file = FloorFile::open(&disk, Some(found), STORE).unwrap();
+        for seq in [40, 50, 60] {
+            file.update(seq, 4, None).unwrap();
+            assert_eq!(read(&disk).map(|floor| floor.1), Some(seq));
+        }
+    }
+}
+
+// spec: REC-016
+#[test]
+fn a_record_that_is_named_without_a_segment_is_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = RealDisk::open(dir.path()).unwrap();
+    let mut file = FloorFile::open(&disk, None, STORE).unwrap();
+    assert!(crate::journal::scan(&disk, &mut ()).is_ok(), "a start that came no further");
+    file.update(5, 0, None).unwrap();
+    let refused = crate::journal::scan(&disk, &mut ()).unwrap_err();
+    assert!(matches!(refused, JournalError::Missing { .. }), "{refused}");
+}
+
+// spec: JRN-050
+#[test]
+fn of_two_slots_of_one_generation_the_second_counts() {
+    let (dir, disk) = with_three_updates();
+    let path = dir.path().join(FLOOR_FILE);
+    let first = Floor { seq: 31, ..Floor::read(&disk).unwrap().unwrap() };
+    crate::journal::tests::edit(&path, |bytes| bytes[..512].copy_from_slice(&first.encode()));
+    assert_eq!(read(&disk), Some((3, 30, 3, Some(4608))));
+}

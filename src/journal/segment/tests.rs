@@ -87,6 +87,7 @@ fn fields_out_of_bounds_are_refused_though_the_checksum_holds() {
         Header { alignment: 8192, ..header() },
         Header { number: 0, ..header() },
         Header { previous: Link { number: 3, ..header().previous }, ..header() },
+        Header { first_seq: 0, ..header() },
         Header { resume_seq: 4210, ..header() },
         Header { copied_end: 100, ..header() },
         Header { copied_end: 4097, ..header() },

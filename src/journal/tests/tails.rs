@@ -298,6 +298,46 @@ fn a_blank_newest_segment_that_nothing_names_is_set_aside() {
     }
 }
 
+// spec: REC-014
+#[test]
+fn a_blank_segment_is_set_aside_where_there_is_no_other_one() {
+    for name in ["0000000001-00000000000000000001", "0000000003-00000000000000000009"] {
+        let bench = Bench::new();
+        fs::create_dir(bench.path().join("journal")).unwrap();
+        put(&bench.path().join(format!("journal/{name}.journal")), &[0; 4096]);
+        let (texts, tail) = look(&bench);
+        assert!(texts.is_empty());
+        assert!(matches!(tail, TailClass::Suspicious { .. }), "{tail:?}");
+        let (mut journal, recovery, _) = bench.open();
+        assert!(recovery.skipped_ahead);
+        assert_eq!(bench.files("quarantine").len(), 1);
+        add(&mut journal, "z");
+        drop(journal);
+        assert_eq!(look(&bench), (vec!["z".to_owned()], TailClass::End));
+    }
+}
+
+// spec: REC-012, REC-014
+#[test]
+fn a_blank_segment_behind_a_suspicious_end_is_set_aside_with_it() {
+    for number in [2, 9] {
+        let (bench, path, last) = three_frames();
+        fs::remove_file(bench.path().join("floor")).unwrap();
+        edit(&path, |bytes| bytes[last + 50] ^= 1);
+        let blank = format!("journal/{number:010}-00000000000000000003.journal");
+        put(&bench.path().join(blank), &[0; 4096]);
+        let (texts, tail) = look(&bench);
+        assert_eq!(texts, ["a", "b"]);
+        assert!(matches!(&tail, TailClass::Suspicious { bytes, .. } if *bytes != 0), "{tail:?}");
+        let (mut journal, recovery, _) = bench.open();
+        assert!(recovery.notes.iter().any(|note| note.contains("blank")));
+        assert_eq!(bench.files("quarantine").len(), 2);
+        add(&mut journal, "z");
+        drop(journal);
+        assert_eq!(look(&bench), (["a", "b", "z"].map(str::to_owned).to_vec(), TailClass::End));
+    }
+}
+
 // spec: JRN-001, JRN-002
 #[test]
 fn what_a_crash_left_half_made_is_removed() {
