@@ -83,6 +83,13 @@ pub enum JournalError {
         /// What the reader says.
         text: String,
     },
+    /// Another machine wrote the store last, and nobody said that it is to be taken over.
+    Elsewhere,
+    /// The file being written no longer has its name.
+    Vanished {
+        /// The file.
+        file: String,
+    },
     /// A snapshot that was just written does not read back as written.
     SnapshotUnreadable {
         /// The file.
@@ -151,6 +158,8 @@ impl JournalError {
             Self::Refused { .. } => "MW-J011",
             Self::RefusedStore { .. } => "MW-J012",
             Self::SnapshotUnreadable { .. } => "MW-J013",
+            Self::Vanished { .. } => "MW-J014",
+            Self::Elsewhere => "MW-J015",
         }
     }
 
@@ -161,11 +170,13 @@ impl JournalError {
             | Self::Suspicious(_)
             | Self::Missing { .. }
             | Self::Foreign { .. }
+            | Self::Vanished { .. }
             | Self::Refused { .. } => 6,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
-            | Self::RefusedStore { .. } => 7,
+            | Self::RefusedStore { .. }
+            | Self::Elsewhere => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
@@ -200,6 +211,16 @@ impl JournalError {
             Self::Sync { .. } => {
                 "restart: the journal is read again from the disk; look at the kernel's log for \
                  the device's error"
+                    .to_owned()
+            }
+            Self::Elsewhere => {
+                "nothing was changed; if it was moved here for good and nothing uses it there any \
+                 more, start once with `--adopt`"
+                    .to_owned()
+            }
+            Self::Vanished { .. } => {
+                "the directory was removed, moved, or covered by another one; put it back before \
+                 you start again, or a new and empty one is made"
                     .to_owned()
             }
             Self::InUse { .. } => {
@@ -268,6 +289,12 @@ impl fmt::Display for JournalError {
                 write!(f, "{file}: the record at byte {offset}, sequence {seq}: {text}")?;
             }
             Self::RefusedStore { text } => write!(f, "{text}")?,
+            Self::Elsewhere => {
+                write!(f, "the data directory was last written on another machine")?;
+            }
+            Self::Vanished { file } => {
+                write!(f, "{file} is no longer where it was, though it is being written")?;
+            }
             Self::SnapshotUnreadable { file, what } => {
                 write!(f, "the snapshot {file} does not read back as written: {what}")?;
             }

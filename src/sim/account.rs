@@ -5,8 +5,9 @@ use crate::engine::{Recorded, Ticket};
 use crate::kernel::event::Event;
 use crate::kernel::ids::{Fence, Seq, TaskId};
 use crate::kernel::status::Status;
+use crate::kernel::task::Task;
 use crate::kernel::{Answer, Command, Rejection, State};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is known of one task from answers and published events alone.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +27,8 @@ pub(super) struct Account {
     keys: BTreeMap<String, TaskId>,
     last_seq: Seq,
     last_fence: Fence,
+    /// What is durable in the archive.
+    archive: BTreeSet<TaskId>,
     /// Records of heartbeats published with a frame; their loss is allowed only with that frame.
     asked: Vec<Command>,
     answers: BTreeMap<Ticket, Vec<Result<Answer, Rejection>>>,
@@ -65,8 +68,26 @@ impl Account {
         self.answers.remove(&ticket)
     }
 
+    /// Ended tasks are durable in the archive.
+    pub(super) fn archived(&mut self, tasks: &[Task]) {
+        for task in tasks {
+            assert!(task.status.is_terminal(), "task {} goes and has not ended", task.id);
+            self.archive.insert(task.id);
+        }
+    }
+
+    /// A task is gone: it had ended, and is in the archive where there is one.
+    fn forget(&mut self, id: TaskId, archive: bool) {
+        let known = self.tasks.remove(&id).unwrap_or_default();
+        assert!(known.end.is_some(), "I1: task {id} is gone and had not ended");
+        assert!(!archive || self.archive.contains(&id), "task {id} went without the archive");
+        if let Some(key) = known.key {
+            self.keys.remove(&key);
+        }
+    }
+
     /// A published event is durable.
-    pub(super) fn saw(&mut self, recorded: &Recorded) {
+    pub(super) fn saw(&mut self, recorded: &Recorded, archive: bool) {
         assert!(
             self.last_seq < recorded.stamp.seq,
             "I6: sequence {} after {}",
@@ -74,6 +95,9 @@ impl Account {
             self.last_seq
         );
         self.last_seq = recorded.stamp.seq;
+        if let Event::Forgotten(forgotten) = &recorded.event {
+            forgotten.tasks.iter().for_each(|id| self.forget(*id, archive));
+        }
         let Some(id) = recorded.event.task() else { return };
         let known = self.tasks.entry(id).or_default();
         if let (Some(end), Some(to)) = (known.end, recorded.to) {
@@ -113,11 +137,15 @@ impl Account {
     }
 
     /// After a recovery: everything acknowledged is there, as it was acknowledged.
-    pub(super) fn compare(&mut self, state: &State) {
+    pub(super) fn compare(&mut self, state: &State, archive: bool) {
         // What was durable and not yet published when the engine died is true all the same.
         for task in state.tasks() {
             let known = self.tasks.entry(task.id).or_default();
             known.max_retry = task.max_retry;
+            if task.status.is_terminal() {
+                known.end.get_or_insert(task.status);
+            }
+            known.key = known.key.take().or_else(|| task.key().map(ToString::to_string));
             known.failed_attempts = known.failed_attempts.max(task.retry_count);
             let acknowledged = known.checkpoint.as_ref().map_or(Seq(0), |(seq, _)| *seq);
             if let Some(newer) = task.checkpoint().filter(|kept| acknowledged < kept.seq) {
@@ -125,6 +153,11 @@ impl Account {
             }
         }
         assert!(self.last_seq < state.next_seq(), "I1: sequence {} is gone", self.last_seq);
+        let ended = self.tasks.iter().filter(|(_, known)| known.end.is_some());
+        let gone = ended.map(|(id, _)| *id).filter(|id| state.task(*id).is_none());
+        for id in gone.collect::<Vec<_>>() {
+            self.forget(id, archive);
+        }
         for (id, known) in &self.tasks {
             let Some(task) = state.task(*id) else { panic!("I1: task {id} is gone") };
             if let Some(payload) = &known.payload {

@@ -8,12 +8,13 @@
 use super::account::Account;
 use super::worker::{Run, Worker};
 use super::{Dice, Failure, Op, PageFate, SimDisk, Times};
-use crate::engine::{Engine, Input, Output, Start, Ticket, digest, write_snapshot};
+use crate::engine::{Engine, Input, Output, Recorded, Start, Ticket, digest, write_snapshot};
 use crate::journal::{Host, Options};
-use crate::kernel::event::Actor;
+use crate::kernel::event::{Actor, Event};
 use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
-use crate::kernel::rules::{RetryPolicy, Rules};
+use crate::kernel::rules::{Retention, RetryPolicy, Rules};
 use crate::kernel::status::{Reason, Status};
+use crate::kernel::task::Task;
 use crate::kernel::{Answer, Command, Rejection, State};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +82,8 @@ pub struct Deeds {
     pub ended: u64,
     /// Submissions refused for want of room.
     pub no_space: u64,
+    /// Ended tasks that were let go.
+    pub forgotten: u64,
 }
 
 /// Raw clocks of the host.
@@ -109,7 +112,10 @@ pub struct World {
     pub(super) tombstones: BTreeSet<Fence>,
     /// Attempts that had a process once.
     pub(super) claims: BTreeSet<Fence>,
+    rules: Rules,
     sweeps: Vec<(TaskId, Fence)>,
+    /// Ended tasks on their way to the archive.
+    archiving: Vec<Task>,
     snapshots: Vec<Output<SimDisk>>,
     waiting: BTreeMap<Ticket, usize>,
     next_ticket: u64,
@@ -121,8 +127,9 @@ fn options() -> Options {
     Options { segment_size: 16 << 10, reserve: 16 << 10, ..Options::default() }
 }
 
-/// Small spans, so that everything happens within a short run.
-fn rules() -> Rules {
+/// Small spans, so that everything happens within a short run. Half of the runs keep few ended
+/// tasks, and half of those have an archive.
+fn rules(dice: &mut Dice) -> Rules {
     let mut rules = Rules {
         heartbeat: Millis(1_000),
         suspect_after: Millis(3_000),
@@ -134,6 +141,14 @@ fn rules() -> Rules {
     rules.fallback.retry = RetryPolicy::Exponential { base: Millis(500), cap: Millis(8_000) };
     rules.fallback.cancel_grace = Millis(500);
     rules.fallback.kill_grace = Millis(500);
+    if dice.one_in(2) {
+        rules.retention = Retention {
+            finished: Millis(1_000 << dice.below(8)),
+            max_finished: dice.below(20),
+            keys: Millis(1_000 << dice.below(8)),
+            archive: dice.one_in(2),
+        };
+    }
     rules
 }
 
@@ -142,6 +157,7 @@ impl World {
     pub fn new(seed: u64, weather: Weather) -> Self {
         let mut dice = Dice::new(seed);
         let disk = SimDisk::new(dice.word());
+        let rules = rules(&mut dice);
         let clocks = Clocks { wall: 1 << 40, boot: 50, boot_id: 1, life: 0, service: 0 };
         let mut world = Self {
             dice,
@@ -155,7 +171,9 @@ impl World {
             alive: BTreeSet::new(),
             tombstones: BTreeSet::new(),
             claims: BTreeSet::new(),
+            rules,
             sweeps: Vec::new(),
+            archiving: Vec::new(),
             snapshots: Vec::new(),
             waiting: BTreeMap::new(),
             next_ticket: 0,
@@ -195,7 +213,7 @@ impl World {
         let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: self.dice.word() };
         let options = options();
         let before = self.disk.fork();
-        let opened = Engine::open(self.disk.clone(), options, host, rules());
+        let opened = Engine::open(self.disk.clone(), options, host, self.rules.clone());
         let (mut engine, recovery) = match opened {
             Ok(opened) => opened,
             Err(error) if self.disk.is_off() || self.faults_planned || error.is_full() => {
@@ -208,10 +226,11 @@ impl World {
         let found = digest(&engine.state().image());
         if self.dice.one_in(4) {
             let host = Host { random: self.dice.word(), ..host };
-            let (again, _) = Engine::open(before, options, host, rules()).expect("recovers again");
+            let (again, _) =
+                Engine::open(before, options, host, self.rules.clone()).expect("recovers again");
             assert_eq!(digest(&again.state().image()), found, "I4: recovered twice, differently");
         }
-        self.account.compare(engine.state());
+        self.account.compare(engine.state(), self.rules.retention.archive);
         engine.state().check().expect("I3: the derived sets follow from the tasks");
         let head = engine.state().head().clone();
         self.resume_clocks(&head);
@@ -266,6 +285,7 @@ impl World {
     fn engine_dies(&mut self) {
         self.engine = None;
         self.sweeps.clear();
+        self.archiving.clear();
         self.snapshots.clear();
         self.waiting.clear();
         self.account.engine_gone();
@@ -367,14 +387,22 @@ impl World {
                 }
                 Output::Events(events) => {
                     for recorded in &events {
-                        self.account.saw(recorded);
-                        let ended = recorded.to.is_some_and(Status::is_terminal);
-                        self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
+                        self.saw(recorded);
                     }
                 }
                 Output::Sweep { task, fence } => self.sweeps.push((task, fence)),
+                Output::Archive(tasks) => self.archiving = tasks,
                 snapshot @ Output::Snapshot { .. } => self.snapshots.push(snapshot),
             }
+        }
+    }
+
+    fn saw(&mut self, recorded: &Recorded) {
+        self.account.saw(recorded, self.rules.retention.archive);
+        let ended = recorded.to.is_some_and(Status::is_terminal);
+        self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
+        if let Event::Forgotten(forgotten) = &recorded.event {
+            self.deeds.forgotten += forgotten.tasks.len() as u64;
         }
     }
 
@@ -391,6 +419,21 @@ impl World {
         self.alive.remove(&(task, fence));
         self.deeds.sweeps += 1;
         self.turn(vec![Input::Swept { task, fence, ran }]);
+    }
+
+    /// Writes what the engine wants in the archive; now and then that fails, or the engine dies
+    /// before it hears of it.
+    fn archive(&mut self) {
+        let tasks = std::mem::take(&mut self.archiving);
+        if tasks.is_empty() {
+            return;
+        }
+        let written = if self.dice.one_in(4) { Err("full".to_owned()) } else { Ok(()) };
+        if written.is_ok() {
+            self.account.archived(&tasks);
+        }
+        let tasks = tasks.iter().map(|task| task.id).collect();
+        self.turn(vec![Input::Archived { tasks, written }]);
     }
 
     fn write_one_snapshot(&mut self) {
@@ -447,6 +490,7 @@ impl World {
         match self.dice.below(10) {
             0..3 => self.client(),
             3 => self.sweep_one(),
+            4 if self.dice.one_in(2) => self.archive(),
             4 => self.write_one_snapshot(),
             5 => drop(self.turn(Vec::new())),
             _ => {
@@ -545,6 +589,7 @@ impl World {
             return;
         }
         self.sweep_one();
+        self.archive();
         self.write_one_snapshot();
         self.turn(Vec::new());
         for place in 0..self.workers.len() {
@@ -568,10 +613,10 @@ impl World {
         }
         let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: 1 };
         let disk = self.disk.restarted();
-        let (again, recovery) =
-            Engine::open(disk, options(), host, rules()).expect("opens after a clean close");
+        let (again, recovery) = Engine::open(disk, options(), host, self.rules.clone())
+            .expect("opens after a clean close");
         assert_eq!(digest(&again.state().image()), live, "I3: replay gives another state");
         assert!(recovery.clean_close, "a clean close is known as one");
-        self.account.compare(again.state());
+        self.account.compare(again.state(), self.rules.retention.archive);
     }
 }

@@ -51,6 +51,7 @@ fn whatever_happens_to_the_host_nothing_acknowledged_is_lost_or_doubled() {
             ("sweeps", sum.sweeps),
             ("snapshots", sum.snapshots),
             ("refusals for want of room", sum.no_space),
+            ("ended tasks let go", sum.forgotten),
         ] {
             assert!(20 < count, "{what}: only {count}");
         }
@@ -74,6 +75,7 @@ fn add(sum: &mut Deeds, more: Deeds) {
         snapshots,
         ended,
         no_space,
+        forgotten,
     } = more;
     sum.commands += commands;
     sum.restarts += restarts;
@@ -85,4 +87,5 @@ fn add(sum: &mut Deeds, more: Deeds) {
     sum.snapshots += snapshots;
     sum.ended += ended;
     sum.no_space += no_space;
+    sum.forgotten += forgotten;
 }

@@ -109,6 +109,8 @@ pub(crate) fn refusal(error: &JournalError, dir: &str) -> Failure {
         | JournalError::Sync { .. }
         | JournalError::Poisoned
         | JournalError::RefusedStore { .. }
+        | JournalError::Vanished { .. }
+        | JournalError::Elsewhere
         | JournalError::SnapshotUnreadable { .. } => {
             let text = error.to_string();
             let mut lines = text.lines();

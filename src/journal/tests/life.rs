@@ -291,7 +291,7 @@ fn a_refused_record_names_its_place() {
 #[test]
 fn a_removed_data_directory_is_noticed() {
     let bench = Bench::new();
-    let (journal, ..) = bench.open();
+    let (mut journal, ..) = bench.open();
     journal.check_still_there().unwrap();
     for path in bench.segments() {
         fs::remove_file(path).unwrap();

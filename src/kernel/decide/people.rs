@@ -1,7 +1,7 @@
 //! Decisions on what people ask: submit, cancel, pause, resume, retry, run-now, reset.
 
 use super::{Answer, Ask, Decision, Rejection, stronger};
-use crate::kernel::event::{Event, Hurried, Moved, StopRequested, Submitted};
+use crate::kernel::event::{Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
 use crate::kernel::ids::{LifeTime, TaskId};
 use crate::kernel::status::Stop;
 use crate::kernel::task::{Task, TaskSpec};
@@ -12,14 +12,19 @@ impl<'a> Ask<'a> {
         if let Some(known) = spec.key.as_ref().and_then(|key| self.state.task_by_key(key)) {
             return same_submission(known, spec);
         }
-        Ok(self.new_task(spec.clone()))
+        self.new_task(spec.clone())
     }
 
-    fn new_task(self, spec: TaskSpec) -> Decision {
+    fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {
+        let (bytes, max) = (self.state.bytes(), self.rules.max_state);
+        if max < bytes.saturating_add(spec.bytes()) {
+            return Err(Rejection::StateFull { bytes, max });
+        }
         let task = self.state.next_task();
         let due = self.due(&spec);
         let event = Event::Submitted(Submitted { task, spec, due });
-        Decision { events: vec![event], answer: Answer::Submitted { task, existed: false } }
+        let answer = Answer::Submitted { task, existed: false };
+        Ok(Decision { events: vec![event], answer })
     }
 
     /// When the task is due on the life clock; a wall time is placed by today's difference, for
@@ -30,7 +35,17 @@ impl<'a> Ask<'a> {
     }
 
     pub(super) fn task(self, id: TaskId) -> Result<&'a Task, Rejection> {
-        self.state.task(id).ok_or(Rejection::NoSuchTask(id))
+        self.state.task_or_why(id)
+    }
+
+    pub(super) fn forget(self, tasks: &[TaskId]) -> Result<Decision, Rejection> {
+        let ended = |id: &TaskId| self.state.task(*id).is_some_and(|it| it.status.is_terminal());
+        let tasks: Vec<_> = tasks.iter().copied().filter(ended).collect();
+        if tasks.is_empty() {
+            return Err(Rejection::Needless);
+        }
+        let events = vec![Event::Forgotten(Forgotten { tasks })];
+        Ok(Decision { events, answer: Answer::Done })
     }
 
     pub(super) fn act(
@@ -50,7 +65,7 @@ impl<'a> Ask<'a> {
                 let waits = self.now.life < task.due || task.at().is_some();
                 waits.then_some(Event::Hurried(Hurried { task: id }))
             }
-            Verdict::Anew => return Ok(self.again(task, fresh)),
+            Verdict::Anew => return self.again(task, fresh),
             Verdict::Already => None,
             Verdict::Refuse => {
                 return Err(Rejection::WrongStatus { task: id, status: task.status, verb });
@@ -62,7 +77,7 @@ impl<'a> Ask<'a> {
     }
 
     /// A new task like `old`, linked to it; never with its key.
-    fn again(self, old: &Task, fresh: bool) -> Decision {
+    fn again(self, old: &Task, fresh: bool) -> Result<Decision, Rejection> {
         let carried = old.checkpoint().filter(|_| !fresh);
         let decision = self.new_task(TaskSpec {
             kind: old.kind.clone(),
@@ -75,9 +90,9 @@ impl<'a> Ask<'a> {
             key: None,
             retry_of: Some(old.id),
             checkpoint: carried.map(|checkpoint| checkpoint.data.clone()),
-        });
+        })?;
         let answer = Answer::Acted { task: self.state.next_task(), changed: true };
-        Decision { answer, ..decision }
+        Ok(Decision { answer, ..decision })
     }
 }
 
