@@ -12,6 +12,8 @@
 
 mod disk;
 mod explore;
+mod fsync;
+mod house;
 mod journal_cases;
 mod journal_crash;
 mod journal_faults;

@@ -275,3 +275,32 @@ fn w67_a_daemon_whose_directory_is_removed_ends_and_makes_no_new_one() {
     assert!(!house.data("journal").exists());
     house.check_nothing_lives();
 }
+
+// spec: REC-040
+#[test]
+fn each_fsync_policy_is_told_and_a_weak_one_skips_numbers_after_an_unclean_end_only() {
+    const SKIP: u64 = 1 << 20;
+    for (policy, is_weak) in [("always", false), ("interval:200ms", true), ("never", true)] {
+        let config = format!("[journal]\nfsync = \"{policy}\"");
+        let house = House::with(&config, CALM, &[NOOP]);
+        let engine = house.engine();
+        let submit = || house.submit("noop", "null").0;
+        assert_eq!([submit(), submit(), submit()], [1, 2, 3], "{policy}");
+        let status = house.status().unwrap();
+        assert_eq!(status.fsync, policy);
+        let points = status.attention.iter().map(|point| point.what.as_str());
+        let told: Vec<_> = points.filter(|what| what.contains("with the power")).collect();
+        assert_eq!(!told.is_empty(), is_weak, "{policy}: {told:?}");
+        let page = text(&house.run(&["status"]).stdout);
+        assert_eq!(page.contains("every write synced"), !is_weak, "{page}");
+        engine.kill();
+        let mut engine = house.engine();
+        assert_eq!(house.status().unwrap().tasks["PENDING"], 3, "{policy}");
+        let next = submit();
+        assert_eq!(next, if is_weak { 4 + SKIP } else { 4 }, "{policy}");
+        assert!(engine.terminate().success());
+        let engine = house.engine();
+        assert_eq!(submit(), next + 1, "{policy}: a clean end loses no number");
+        drop(engine);
+    }
+}
