@@ -38,10 +38,10 @@ const SLOTS_MAX: u32 = 1024;
 const _: () = assert!(SLOTS_MAX as usize <= LEASES_PER_REQUEST_MAX);
 
 /// Smallest segment; a frame with one full payload makes the file longer than that by itself.
-const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// Largest segment; recovery and compaction go segment by segment.
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Largest segment, as the journal has it; recovery and compaction go segment by segment.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
 /// Smallest budget of logs; less would keep next to nothing.
 const LOGS_BYTES_MIN: u64 = 64 << 10;

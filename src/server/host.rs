@@ -354,3 +354,44 @@ impl Reply {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Start;
+    use crate::journal::{self, Options};
+    use crate::kernel::rules::Rules;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_turn_takes_512_inputs_and_leaves_the_rest_for_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(dir.path()).unwrap();
+        let machine = journal::Host { machine_id: [0; 16], boot_id: [0; 16], random: 1 };
+        let (mut engine, _) =
+            Engine::open(disk, Options::default(), machine, Rules::default()).unwrap();
+        let mut clock = Clock::resume(engine.state().head(), "boot", Millis(0));
+        let start = Start {
+            version: "1".into(),
+            boot_id: "boot".into(),
+            boot_clock: crate::clock::read().boot,
+            skipped_ahead: false,
+            dead: Vec::new(),
+        };
+        let outputs = engine.start(start, clock.now()).unwrap();
+        let (to, inbox) = sync_channel(4096);
+        let (sweeper, _sweeps) = sync_channel(1);
+        let (snapshots, _images) = sync_channel(1);
+        let (remains, _jobs) = sync_channel(1);
+        let helpers = Helpers { sweeper, snapshots, remains };
+        let (outbox, pulse) = (Arc::default(), Arc::default());
+        let mut host = Host::new((engine, clock), inbox, outbox, pulse, helpers);
+        drop(outputs);
+        let input = || Message::Tell(Box::new(Input::Forget(Ticket(1))));
+        (0..1300).for_each(|_| to.send(input()).unwrap());
+        for expected in [512, 512, 276] {
+            host.gather();
+            assert_eq!(std::mem::take(&mut host.state.inputs).len(), expected);
+        }
+    }
+}

@@ -8,6 +8,10 @@ use crate::kernel::rules::{KindRules, Retention, RetryPolicy, Rules};
 use crate::kernel::text::Text;
 use std::collections::BTreeMap;
 
+// Every size of a segment that the config takes is one that the journal takes.
+const _: () = assert!(config::SEGMENT_BYTES_MAX <= journal::segment::SEGMENT_BYTES_MAX);
+const _: () = assert!(journal::segment::SEGMENT_BYTES_MIN <= config::SEGMENT_BYTES_MIN);
+
 /// The type of ad-hoc commands.
 pub const EXEC: &str = "exec";
 

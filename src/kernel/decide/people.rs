@@ -6,6 +6,7 @@ use crate::kernel::ids::{LifeTime, TaskId};
 use crate::kernel::status::Stop;
 use crate::kernel::task::{Task, TaskSpec};
 use crate::kernel::verdict::{Verb, Verdict, verdict};
+use std::collections::BTreeSet;
 
 impl<'a> Ask<'a> {
     pub(super) fn submit(self, spec: &TaskSpec) -> Result<Decision, Rejection> {
@@ -40,7 +41,9 @@ impl<'a> Ask<'a> {
 
     pub(super) fn forget(self, tasks: &[TaskId]) -> Result<Decision, Rejection> {
         let ended = |id: &TaskId| self.state.task(*id).is_some_and(|it| it.status.is_terminal());
-        let tasks: Vec<_> = tasks.iter().copied().filter(ended).collect();
+        let mut seen = BTreeSet::new();
+        let tasks = tasks.iter().copied().filter(|id| ended(id) && seen.insert(*id));
+        let tasks: Vec<_> = tasks.collect();
         if tasks.is_empty() {
             return Err(Rejection::Needless);
         }
