@@ -4,8 +4,10 @@
 //! copies a chunk only when it changes a task of one that a snapshot still holds.
 
 use super::ids::TaskId;
-use super::task::Task;
-use std::collections::VecDeque;
+use super::shared::Shared;
+use super::task::{Extra, Task};
+use super::text::Text;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Tasks in one chunk: small, so that copying one on write is cheap.
@@ -13,14 +15,18 @@ const CHUNK: u64 = 64;
 
 type Chunk = Vec<Option<Task>>;
 
-/// The tasks by id. A gap of ids costs one pointer per [`CHUNK`] of them, and nothing before the
-/// oldest task.
+/// The tasks by id, with what neighbours have in common kept once. A gap of ids costs one pointer
+/// per [`CHUNK`] of them, and nothing before the oldest task.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The chunk that stands first; all before it are empty.
     first: usize,
     chunks: VecDeque<Option<Arc<Chunk>>>,
     len: usize,
+    /// The types, each under the one text that all its tasks share.
+    kinds: BTreeSet<Text>,
+    /// What the task inserted last had besides: most have the same, who submitted them.
+    extra: Option<Shared<Extra>>,
 }
 
 /// Where a task is; none for an id beyond what this machine can address.
@@ -55,7 +61,8 @@ impl Table {
     }
 
     /// Puts a task in its place; whether the place was free.
-    pub fn insert(&mut self, task: Task) -> bool {
+    pub fn insert(&mut self, mut task: Task) -> bool {
+        self.share(&mut task);
         let Some((chunk, slot)) = place(task.id) else { return false };
         let Some(entry) = self.entry(chunk) else { return false };
         let tasks = Arc::make_mut(entry.get_or_insert_default());
@@ -102,6 +109,19 @@ impl Table {
             }
         }
         Some(task)
+    }
+
+    fn share(&mut self, task: &mut Task) {
+        if let Some(known) = self.kinds.get(&*task.kind) {
+            task.kind = known.clone();
+        } else {
+            self.kinds.insert(task.kind.clone());
+        }
+        if task.extra.is_some() && task.extra == self.extra {
+            task.extra.clone_from(&self.extra);
+        } else {
+            self.extra.clone_from(&task.extra);
+        }
     }
 
     /// All tasks, oldest first.

@@ -26,6 +26,7 @@ mod problems;
 mod pulse;
 mod readable;
 mod remains;
+mod replay;
 mod rules;
 mod run;
 mod socket;

@@ -8,6 +8,7 @@ use super::host::{Core, Helpers, Host};
 use super::peer::{Doors, find_group};
 use super::pulse::Pulse;
 use super::remains::{self, Remains};
+use super::replay::Replayer;
 use super::rules::{Kinds, journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
@@ -18,6 +19,7 @@ use crate::engine::{Engine, Output, Start};
 use crate::journal::{self, JournalError, RealDisk};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
+use crate::kernel::rules::Rules;
 use crate::kernel::status::Reason;
 use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
 use crate::process;
@@ -184,7 +186,7 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         random: rand::random(),
     };
     let options = journal::Options { adopt, ..journal_options(config) };
-    let (mut engine, recovery) = Engine::open(disk, options, host, rules_from(config))?;
+    let (mut engine, recovery) = recover(disk, options, host, rules_from(config))?;
     engine.set_snapshot_after(config.journal.snapshot_after);
     let run_dir = data_dir.join("run");
     if recovery.adopted {
@@ -217,6 +219,22 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         tracing::error!("{suspicious}");
     }
     Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
+}
+
+/// Opens the engine, on two cores. A record that can't follow is looked for once more on one, for
+/// only then the refusal names its place; nothing has been written by then.
+fn recover(
+    disk: RealDisk,
+    options: journal::Options,
+    host: journal::Host,
+    rules: Rules,
+) -> Result<(Core, journal::Recovery), JournalError> {
+    match Engine::open_with(disk.clone(), options, host, rules.clone(), Replayer::new()) {
+        Err(JournalError::Refused { .. } | JournalError::RefusedStore { .. }) => {
+            Engine::open(disk, options, host, rules)
+        }
+        opened => opened,
+    }
 }
 
 /// Sixteen bytes that stand for a text of any length.
