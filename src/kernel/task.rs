@@ -370,7 +370,7 @@ impl Life {
 }
 
 /// What a task counts for before anything of its own: its place in the table and in the indexes.
-const TASK_BYTES: u64 = 512;
+const TASK_BYTES: u64 = 200;
 
 /// What each attempt that is kept counts for before its texts.
 const ATTEMPT_BYTES: u64 = 256;
@@ -391,7 +391,7 @@ impl TaskSpec {
 }
 
 impl Task {
-    /// What the task counts for against `max_state`, in bytes: 512, the lengths of its payload,
+    /// What the task counts for against `max_state`, in bytes: 200, the lengths of its payload,
     /// key, checkpoint, result and error, for each attempt that is kept 256 and the lengths of its
     /// texts, and for each line of history that is kept 128 and the length of its note.
     ///
