@@ -109,7 +109,9 @@ impl Account {
         match &recorded.event {
             Event::Submitted(event) => known.max_retry = event.spec.max_retry,
             Event::StopRequested(event) => {
-                known.max_retry = event.max_retry.unwrap_or(known.max_retry);
+                // A limit below what has failed already ends the task with its next failure.
+                let limit = event.max_retry.map(|limit| limit.max(known.failed_attempts));
+                known.max_retry = limit.unwrap_or(known.max_retry);
             }
             Event::Leased(event) => {
                 assert!(
@@ -141,12 +143,12 @@ impl Account {
         // What was durable and not yet published when the engine died is true all the same.
         for task in state.tasks() {
             let known = self.tasks.entry(task.id).or_default();
-            known.max_retry = task.max_retry;
             if task.status.is_terminal() {
                 known.end.get_or_insert(task.status);
             }
             known.key = known.key.take().or_else(|| task.key().map(ToString::to_string));
             known.failed_attempts = known.failed_attempts.max(task.retry_count);
+            known.max_retry = task.max_retry.max(known.failed_attempts);
             let acknowledged = known.checkpoint.as_ref().map_or(Seq(0), |(seq, _)| *seq);
             if let Some(newer) = task.checkpoint().filter(|kept| acknowledged < kept.seq) {
                 known.checkpoint = Some((newer.seq, newer.data.to_string()));

@@ -82,6 +82,8 @@ pub struct Deeds {
     pub ended: u64,
     /// Submissions refused for want of room.
     pub no_space: u64,
+    /// Submissions refused because all tasks together would take too much.
+    pub state_full: u64,
     /// Ended tasks that were let go.
     pub forgotten: u64,
 }
@@ -148,6 +150,9 @@ fn rules(dice: &mut Dice) -> Rules {
             keys: Millis(1_000 << dice.below(8)),
             archive: dice.one_in(2),
         };
+    }
+    if dice.one_in(4) {
+        rules.max_state = 16 << 10;
     }
     rules
 }
@@ -383,6 +388,10 @@ impl World {
                     self.deeds.stale += answers.iter().filter(|a| refused(a)).count() as u64;
                     let full = |a: &Result<Answer, Rejection>| *a == Err(Rejection::NoSpace);
                     self.deeds.no_space += answers.iter().filter(|a| full(a)).count() as u64;
+                    let full = |a: &Result<Answer, Rejection>| {
+                        matches!(a, Err(Rejection::StateFull { .. }))
+                    };
+                    self.deeds.state_full += answers.iter().filter(|a| full(a)).count() as u64;
                     self.account.answered(to, answers);
                 }
                 Output::Events(events) => {

@@ -51,6 +51,7 @@ fn whatever_happens_to_the_host_nothing_acknowledged_is_lost_or_doubled() {
             ("sweeps", sum.sweeps),
             ("snapshots", sum.snapshots),
             ("refusals for want of room", sum.no_space),
+            ("refusals for want of state", sum.state_full),
             ("ended tasks let go", sum.forgotten),
         ] {
             assert!(20 < count, "{what}: only {count}");
@@ -75,6 +76,7 @@ fn add(sum: &mut Deeds, more: Deeds) {
         snapshots,
         ended,
         no_space,
+        state_full,
         forgotten,
     } = more;
     sum.commands += commands;
@@ -87,5 +89,6 @@ fn add(sum: &mut Deeds, more: Deeds) {
     sum.snapshots += snapshots;
     sum.ended += ended;
     sum.no_space += no_space;
+    sum.state_full += state_full;
     sum.forgotten += forgotten;
 }
