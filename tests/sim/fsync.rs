@@ -40,7 +40,7 @@ struct HandedOut {
 /// A start after the power failed in one of many ways: how many of the tasks are there, from the
 /// first on without a gap, and no number that was handed out is handed out again.
 fn after_power_cut(before: &House, disk: &SimDisk, seed: u64, handed_out: &HandedOut) -> u64 {
-    let mut house = before.on(disk.after_crash(seed));
+    let mut house = before.on(disk.after_crash(seed, false));
     let recovery = house.start();
     assert!(recovery.skipped_ahead, "an unclean end under a weak policy");
     let left = house.left();
@@ -161,7 +161,7 @@ fn w42_what_travels_along_is_durable_after_ten_seconds_and_everything_else_at_on
     heartbeat(&mut house, proof);
     assert_eq!(syncs(&house), before, "nobody waits for a heartbeat");
     // Cut now, the heartbeat may be gone and nothing else.
-    let mut early = house.on(house.disk.after_crash(1));
+    let mut early = house.on(house.disk.after_crash(1, false));
     early.start();
     assert_eq!((early.left(), progress(&early, task)), (vec![task.0], None));
     let flush = house.engine().next_wake().service.expect("a timer is set");
@@ -171,7 +171,7 @@ fn w42_what_travels_along_is_durable_after_ten_seconds_and_everything_else_at_on
     assert_eq!(syncs(&house), before + 1, "written and synced with nobody asking");
     house.pass(Millis::secs(600));
     for seed in 0..30 {
-        let mut late = house.on(house.disk.after_crash(seed));
+        let mut late = house.on(house.disk.after_crash(seed, false));
         late.start();
         assert_eq!((late.left(), progress(&late, task)), (vec![task.0], Some(5)));
     }
