@@ -23,8 +23,9 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Between two bytes to the supervisor.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Between two bytes to the supervisor: it expects one every ten seconds, and more of them would
+/// only wake an idle machine.
+const PROBE_EVERY: Duration = Duration::from_secs(9);
 
 /// No engine is asked more often, whatever it wants.
 const BEAT_EVERY_MIN: Duration = Duration::from_millis(10);

@@ -16,4 +16,5 @@ mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
+mod store_cases;
 mod world;
