@@ -2,7 +2,7 @@
 //! compared with what the records before it make up.
 
 use midwatch::engine::codec::{self, CodecError};
-use midwatch::engine::{Rebuild, digest};
+use midwatch::engine::{Rebuild, Rebuilding, digest};
 use midwatch::journal::{
     Header, JournalError, Place, RealDisk, Record, Replay as _, Report, SnapshotFile, Visitor,
     read_snapshot, scan,
