@@ -11,6 +11,7 @@
 )]
 
 mod disk;
+mod engine_cases;
 mod explore;
 mod journal_cases;
 mod journal_crash;

@@ -168,6 +168,7 @@ fn w52_a_snapshot_that_is_broken_off_halfway_leaves_the_next_one_as_good() {
         disk.heal();
         if let Err(error) = result {
             assert!(error.is_full(), "{error:?}");
+            assert!(disk.files().iter().all(|path| !path.contains(".tmp")), "its room is given up");
         }
         ledger.step(Step::Small).unwrap();
         holds(&reopen(&ledger.disk.fork()), &ledger.book);

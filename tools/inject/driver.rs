@@ -415,17 +415,12 @@ impl<'a> Home<'a> {
                 return Some(Some(status));
             }
             let gone = http.get::<StatusView>("/v1/status").is_err();
-            (!gone && book.unsettled.is_none() && self.is_calm()).then_some(None)
+            (!gone && book.unsettled.is_none() && self.snapshots().1 == 0).then_some(None)
         });
         if run.ended.is_some() {
             run.wait();
         }
         run
-    }
-
-    /// No snapshot is being written, or one was given up.
-    fn is_calm(&self) -> bool {
-        self.snapshots().1 == 0 || self.log().contains("a snapshot could not be written")
     }
 
     fn attach(&self, thread: u32, injection: &str) -> Child {
@@ -512,14 +507,16 @@ fn calls(trace: &str, dir: &Path) -> BTreeMap<String, (u64, u64)> {
     found
 }
 
+/// A thread of a process by its name, which it may not have taken yet.
 fn thread_of(pid: u32, name: &str) -> u32 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    let named = |entry: &fs::DirEntry| {
-        fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
-    };
-    let mut named = { threads }.filter(named);
-    let thread = named.next().unwrap_or_else(|| panic!("there is no thread `{name}`"));
-    thread.file_name().to_str().unwrap().parse().unwrap()
+    until(&format!("there is a thread `{name}`"), || {
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let named = |entry: &fs::DirEntry| {
+            fs::read_to_string(entry.path().join("comm")).is_ok_and(|comm| comm.trim() == name)
+        };
+        let thread = { threads }.find(named)?;
+        Some(thread.file_name().to_str().unwrap().parse().unwrap())
+    })
 }
 
 fn copy(from: &Path, to: &Path) {
