@@ -16,6 +16,7 @@ mod fake_engine;
 mod field;
 mod inject;
 mod journal_store;
+mod journal_threads;
 mod journal_tool;
 mod kills;
 mod process;

@@ -416,3 +416,22 @@ fn w70_bytes_that_change_between_two_reads_never_become_a_record() {
     }
     assert!(0 < whole && 0 < refused, "{whole} whole, {told} told, {refused} refused");
 }
+
+#[test]
+fn w66_a_file_of_full_length_without_blocks_gives_an_error_when_the_disk_is_full() {
+    let disk = SimDisk::new(66);
+    // A file system that cannot reserve blocks: each write has to find its own.
+    let unsupported = Failure::Error(Errno::OPNOTSUPP);
+    disk.fail(Op::Allocate, 1, unsupported, midwatch::sim::Times::Forever);
+    let options = midwatch::journal::Options { reserve: 0, ..options() };
+    let mut ledger = open(&disk, &options, Book::default()).unwrap().ledger;
+    ledger.step(Step::Multi).unwrap();
+    disk.capacity(disk.used());
+    let error = (0..20).find_map(|_| ledger.commit(&[2_000]).err()).expect("no room");
+    assert!(error.is_full(), "{error:?}");
+    let next = disk.restarted();
+    next.capacity(u64::MAX);
+    let opened = open(&next, &options, Book::default()).unwrap();
+    let all = ledger.book.batches.len();
+    ledger.book.check(&opened.history, ledger.book.acked, all).unwrap();
+}

@@ -8,7 +8,7 @@
 use super::script::{Book, Script};
 use midwatch::api::StatusView;
 use midwatch::client::Blocking;
-use midwatch::engine::{Rebuild, digest};
+use midwatch::engine::{Rebuild, Rebuilding, digest};
 use midwatch::journal::{RealDisk, replay};
 use midwatch::kernel::{Head, Image};
 use midwatch::process::WorkerLock;
