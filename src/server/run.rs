@@ -31,9 +31,9 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// How often the supervisor is told that all is well: it expects a byte every ten seconds, and more
-/// of them would only wake an idle machine.
-const PROBE_EVERY: Duration = Duration::from_secs(9);
+/// How often the supervisor is told that all is well, as it expects it; more would only wake an idle
+/// machine.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 /// Descriptors that are not for connections: the journal, snapshots, logs that are read, pidfds.
 const DESCRIPTORS_KEPT: usize = 512;

@@ -245,6 +245,7 @@ fn w11_a_segment_may_stop_being_made_after_any_call() {
     }
 }
 
+// B15.
 #[test]
 fn w12_a_file_of_length_zero_never_turns_the_sequence_back() {
     let mut ledger = store();

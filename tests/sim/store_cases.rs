@@ -309,6 +309,7 @@ fn open_seeded(random: u64) -> Ledger {
     open(&disk, &options(), Book::default()).unwrap().ledger
 }
 
+// spec: JRN-015
 #[test]
 fn w69_a_sealed_segment_shorter_than_its_successor_says_is_damage() {
     let mut ledger = fresh(69);

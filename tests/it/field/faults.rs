@@ -40,6 +40,7 @@ fn submit(http: &Blocking, key: &str) -> Result<Submitted, ClientError> {
     http.post("/v1/tasks", &request)
 }
 
+// W40.
 // W36, W39: the result of the sync was not looked at; or everybody slept for ever.
 // W37, F8: a second sync would succeed, though the pages are gone.
 #[test]
