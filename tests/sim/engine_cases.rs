@@ -15,6 +15,8 @@ use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
 use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof, Rejection};
 use midwatch::sim::{CrashStates, Failure, Op, PageFate, SimDisk, Times};
 
+use crate::asked;
+
 const SEGMENT: u64 = 16 << 10;
 const SNAPSHOT_AFTER: u64 = 24 << 10;
 
@@ -108,9 +110,8 @@ impl Bench {
                     Output::Answers { answers: given, .. } => answers.extend(given),
                     Output::Snapshot { image, writer } => {
                         let written = write_snapshot(&image, *writer);
-                        if let Ok(done) = &written {
-                            self.snapshot_bytes = self.snapshot_bytes.max(done.bytes);
-                        }
+                        let bytes = written.as_ref().map_or(0, |done| done.bytes);
+                        self.snapshot_bytes = self.snapshot_bytes.max(bytes);
                         inputs.get_or_insert_default().push(Input::SnapshotWritten(written));
                     }
                     Output::Sweep { task, fence } => self.sweeps.push((task, fence)),
@@ -217,10 +218,6 @@ fn end(proof: Proof) -> Command {
         error: None,
     };
     Command::End { proof, report }
-}
-
-fn asked(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::io;
 
 use midwatch::journal::disk::{Disk, DiskFile};
-use midwatch::journal::{Host, JournalError, TailClass, replay, scan};
+use midwatch::journal::{Header, Host, JournalError, TailClass, Visitor, replay, scan};
 use midwatch::sim::{Dice, Failure, Op, SimDisk};
 use rustix::io::Errno;
 
@@ -78,6 +78,16 @@ fn w23_damage_in_an_early_segment_touches_neither_it_nor_those_behind_it() {
     assert_eq!(segments(&disk), all);
 }
 
+/// Number and end of the segment before each one.
+struct Ends(Vec<(u64, u64)>);
+
+impl Visitor for Ends {
+    fn segment(&mut self, _file: &str, header: &Header) -> Result<(), String> {
+        self.0.push((header.previous.number, header.previous.end));
+        Ok(())
+    }
+}
+
 #[test]
 fn w27_a_torn_end_is_told_with_its_place_and_its_bytes_stay_in_the_old_segment() {
     let (disk, book, frame) = store_and_frame(&[400, 400, 400]);
@@ -97,17 +107,6 @@ fn w27_a_torn_end_is_told_with_its_place_and_its_bytes_stay_in_the_old_segment()
     ledger.close().unwrap();
     assert_eq!(disk.read_file(&frame.path).unwrap(), torn, "never cut, never overwritten");
     // Whoever looks later sees where the old segment ends, and that more lies behind it.
-    struct Ends(Vec<(u64, u64)>);
-    impl midwatch::journal::Visitor for Ends {
-        fn segment(
-            &mut self,
-            _file: &str,
-            header: &midwatch::journal::Header,
-        ) -> Result<(), String> {
-            self.0.push((header.previous.number, header.previous.end));
-            Ok(())
-        }
-    }
     let mut ends = Ends(Vec::new());
     scan(&disk, &mut ends).unwrap();
     // The last whole frame was copied over, for nothing proved it durable.
@@ -210,11 +209,13 @@ fn is_ours(path: &str) -> bool {
     }
 }
 
+/// A name, and what is done to a disk.
+type Hurt<'a> = (&'a str, Box<dyn Fn(&SimDisk) + 'a>);
+
 #[test]
 fn w54_after_every_way_of_recovery_what_is_added_is_found_under_its_right_name() {
     let (clean, book, frame) = store_and_frame(&[400, 400, 400]);
     let snapshot = clean.files().into_iter().rfind(|path| path.starts_with("snapshots/")).unwrap();
-    type Hurt<'a> = (&'a str, Box<dyn Fn(&SimDisk) + 'a>);
     let ways: Vec<Hurt<'_>> = vec![
         ("nothing", Box::new(|_| {})),
         ("a torn end", Box::new(|disk| frame.put_sectors(disk, |at| at == 0))),

@@ -255,8 +255,8 @@ impl<'a> Bench<'a> {
             _ => trace.contains("(INJECTED)"),
         };
         figures.unmet += u64::from(!met);
-        let how = check_end(point, met, status, by_itself.is_some(), &home.log());
-        *figures.ends.entry(how).or_default() += 1;
+        let end = End { status, met, by_itself: by_itself.is_some(), log: &home.log() };
+        *figures.ends.entry(end.check(point.fault)).or_default() += 1;
         if point.stage == Stage::Engine {
             let done = |line: &&str| line.starts_with("fdatasync(") && line.ends_with("= 0");
             let syncs = trace.lines().filter(done).count() as u64;
@@ -269,21 +269,38 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// How the engine ended, in words; a wrong end panics.
-fn check_end(point: &Point, met: bool, status: ExitStatus, by_itself: bool, log: &str) -> String {
-    if point.fault == Fault::Kill && met {
-        return "killed".to_owned();
+/// How an engine ended.
+struct End<'a> {
+    status: ExitStatus,
+    /// The fault came over it.
+    met: bool,
+    /// Nobody had asked it to end.
+    by_itself: bool,
+    log: &'a str,
+}
+
+impl End<'_> {
+    /// The end in words; a wrong one panics.
+    fn check(&self, fault: Fault) -> String {
+        let Self { status, met, by_itself, log } = *self;
+        if fault == Fault::Kill && met {
+            return "killed".to_owned();
+        }
+        if status.success() {
+            assert!(!by_itself, "it ended unasked, and well: {log}");
+            return if met { "went on, ended well" } else { "undisturbed" }.to_owned();
+        }
+        assert!(met, "it ended with {status} though nothing had failed: {log}");
+        let code = status.code().unwrap_or_else(|| panic!("it died of {status}: {log}"));
+        assert!(!log.contains("panicked"), "{log}");
+        let words = ["[MW-", "cannot ", "error while load"];
+        assert!(words.iter().any(|word| log.contains(word)), "it says what failed: {log}");
+        if by_itself {
+            format!("ended with {code}")
+        } else {
+            format!("ended with {code} when asked")
+        }
     }
-    if status.success() {
-        assert!(!by_itself, "it ended unasked, and well: {log}");
-        return if met { "went on, ended well" } else { "undisturbed" }.to_owned();
-    }
-    assert!(met, "it ended with {status} though nothing had failed: {log}");
-    let code = status.code().unwrap_or_else(|| panic!("it died of {status}: {log}"));
-    assert!(!log.contains("panicked"), "{log}");
-    let told = log.contains("[MW-") || log.contains("cannot ") || log.contains("error while load");
-    assert!(told, "it says what failed: {log}");
-    if by_itself { format!("ended with {code}") } else { format!("ended with {code} when asked") }
 }
 
 /// What ran, and how it ended if it did so by itself.
