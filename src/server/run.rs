@@ -35,8 +35,9 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// How often the supervisor is told that all is well.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often the supervisor is told that all is well, as it expects it; more would only wake an idle
+/// machine.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 /// Descriptors that are not for connections: the journal, snapshots, logs that are read, pidfds.
 const DESCRIPTORS_KEPT: usize = 512;

@@ -175,6 +175,7 @@ impl Account {
         known.count(id, recorded);
     }
 
+    #[expect(clippy::fn_params_excessive_bools, reason = "two independent facts of a world")]
     /// After a recovery: everything let out is there, as it was let out. Where some of it
     /// `may_lose`, what is there is a run of it from the beginning; returns whether some was lost.
     pub(super) fn recovered(&mut self, state: &State, may_lose: bool, archive: bool) -> bool {

@@ -12,6 +12,7 @@
 
 mod compaction;
 mod disk;
+mod engine_cases;
 mod engine_damage;
 mod explore;
 mod fsync;
@@ -24,6 +25,7 @@ mod model;
 mod model_engine;
 mod orders;
 mod retention;
+mod store_cases;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

@@ -26,6 +26,7 @@ fn copy() -> Bench {
     bench
 }
 
+// B22, B23.
 #[test]
 fn a_store_of_format_1_is_read() {
     let mut bench = copy();
