@@ -6,10 +6,12 @@
 //! runs the very same code. A storage error is final: memory is ahead of the disk then, and the
 //! process must end.
 
+pub mod check;
 pub mod codec;
 pub mod dump;
 mod image;
 mod queue;
+pub mod repair;
 mod start;
 mod turn;
 

@@ -90,6 +90,20 @@ pub enum JournalError {
         /// What is wrong.
         what: String,
     },
+    /// A repair can't make a store of what is left.
+    Unrepairable {
+        /// Why not.
+        what: String,
+    },
+    /// A repair was cut short after it had made its result ready.
+    RepairInterrupted,
+    /// A repair needs more room than there is, and has not begun.
+    RepairNeedsSpace {
+        /// Bytes it writes at most.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
 }
 
 /// Where a damage is and how much is whole around it.
@@ -151,6 +165,9 @@ impl JournalError {
             Self::Refused { .. } => "MW-J011",
             Self::RefusedStore { .. } => "MW-J012",
             Self::SnapshotUnreadable { .. } => "MW-J013",
+            Self::Unrepairable { .. } => "MW-J014",
+            Self::RepairInterrupted => "MW-J015",
+            Self::RepairNeedsSpace { .. } => "MW-J016",
         }
     }
 
@@ -161,11 +178,14 @@ impl JournalError {
             | Self::Suspicious(_)
             | Self::Missing { .. }
             | Self::Foreign { .. }
-            | Self::Refused { .. } => 6,
+            | Self::Refused { .. }
+            | Self::Unrepairable { .. }
+            | Self::RepairInterrupted => 6,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
-            | Self::RefusedStore { .. } => 7,
+            | Self::RefusedStore { .. }
+            | Self::RepairNeedsSpace { .. } => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
@@ -178,17 +198,32 @@ impl JournalError {
         let text = match self {
             Self::Damage(damage) | Self::Suspicious(damage) => format!(
                 "nothing was changed; `midwatch-journal inspect --at {}` prints what is there, \
-                 `midwatch-journal verify` what is whole; this version repairs nothing: keep the \
-                 directory as it is, and put the file back from a backup",
+                 `midwatch-journal repair --dry-run` what a repair would keep",
                 damage.place()
             ),
             Self::Missing { .. } | Self::Foreign { .. } => {
-                "nothing was changed; `midwatch-journal verify` lists what is there; put the files \
-                 back from a backup"
+                "nothing was changed; put the files back from where they went, or from a backup; \
+                 `midwatch-journal repair --dry-run` says what a repair would keep without them"
                     .to_owned()
             }
             Self::Refused { seq, .. } => {
-                format!("`midwatch-journal dump --from {seq} --to {seq}` prints the record")
+                format!(
+                    "`midwatch-journal dump --from {seq} --to {seq}` prints the record, \
+                     `midwatch-journal repair --dry-run` says what a repair would keep"
+                )
+            }
+            Self::Unrepairable { .. } => {
+                "nothing was changed; keep the directory as it is, and put the files back from a \
+                 backup"
+                    .to_owned()
+            }
+            Self::RepairInterrupted => {
+                "run `midwatch-journal repair` again: it goes on where it stopped".to_owned()
+            }
+            Self::RepairNeedsSpace { .. } => {
+                "nothing was changed; free space on the file system of the data directory; the file \
+                 `reserve` in it may be removed, the daemon makes it again"
+                    .to_owned()
             }
             Self::Newer { needs, .. } => {
                 format!("install a midwatch that reads format {needs}; nothing was changed")
@@ -270,6 +305,11 @@ impl fmt::Display for JournalError {
             Self::RefusedStore { text } => write!(f, "{text}")?,
             Self::SnapshotUnreadable { file, what } => {
                 write!(f, "the snapshot {file} does not read back as written: {what}")?;
+            }
+            Self::Unrepairable { what } => write!(f, "this store can't be repaired: {what}")?,
+            Self::RepairInterrupted => write!(f, "a repair of this store was interrupted")?,
+            Self::RepairNeedsSpace { needed, free } => {
+                write!(f, "the repair needs {needed} bytes of free space, and {free} are free")?;
             }
         }
         match self.help() {

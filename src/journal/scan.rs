@@ -46,6 +46,22 @@ pub struct FrameAt<'a> {
     pub copied: bool,
 }
 
+impl<'a> FrameAt<'a> {
+    pub(super) fn of(file: &'a str, copied_end: u64, frame: &Frame<'_>) -> Self {
+        let head = frame.head;
+        Self {
+            file,
+            offset: frame.offset,
+            first_seq: head.first_seq,
+            count: head.count,
+            body_bytes: head.body_len as u64,
+            synced: head.has(frame::FLAG_SYNCED),
+            skipped: head.has(frame::FLAG_SKIPPED),
+            copied: frame.offset < copied_end,
+        }
+    }
+}
+
 /// Is shown a store in order. An `Err` stops the scan and becomes [`JournalError::Refused`].
 pub trait Visitor {
     /// A segment begins.
@@ -429,16 +445,7 @@ fn show(
     let head = frame.head;
     let refused =
         |offset, seq, text| JournalError::Refused { file: file.to_owned(), offset, seq, text };
-    let at = FrameAt {
-        file,
-        offset: frame.offset,
-        first_seq: head.first_seq,
-        count: head.count,
-        body_bytes: head.body_len as u64,
-        synced: head.has(frame::FLAG_SYNCED),
-        skipped: head.has(frame::FLAG_SKIPPED),
-        copied: frame.offset < copied_end,
-    };
+    let at = FrameAt::of(file, copied_end, frame);
     visitor.frame(&at).map_err(|text| refused(frame.offset, head.first_seq, text))?;
     for (seq, at, record) in Records::new(head, frame.body) {
         let offset = frame.offset.saturating_add(at);

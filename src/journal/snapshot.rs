@@ -5,7 +5,10 @@
 
 use super::disk::{Disk, DiskFile, write_all_at};
 use super::error::JournalError;
-use super::frame::{self, Batch, FLAG_LAST, Record, Records, Salt, Slot};
+use super::frame::{
+    self, ALIGNMENT_MAX, BATCH_BYTES_MAX, Batch, FLAG_LAST, RECORD_HEADER_BYTES, Record, Records,
+    Salt, Slot,
+};
 use super::segment::{FileKind, HEADER_BYTES, Header, HeaderFault, snapshot_path};
 use super::store::{SNAPSHOT_DIR, remove_if_there};
 use super::walk::Walk;
@@ -99,6 +102,45 @@ pub fn read_snapshot(
         }
     }
     Ok(())
+}
+
+/// How long a snapshot gets, told before it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotSize {
+    bytes: u64,
+    batch: usize,
+}
+
+impl Default for SnapshotSize {
+    fn default() -> Self {
+        Self { bytes: HEADER_BYTES, batch: 0 }
+    }
+}
+
+impl SnapshotSize {
+    /// A record with a body of this length is pushed.
+    pub fn push(&mut self, body_len: usize) {
+        let record = body_len.saturating_add(RECORD_HEADER_BYTES);
+        if self.batch != 0 && BATCH_BYTES_MAX < self.batch.saturating_add(record) {
+            self.end_frame();
+        }
+        self.batch = self.batch.saturating_add(record);
+    }
+
+    fn end_frame(&mut self) {
+        let frame = frame::padded(self.batch, ALIGNMENT_MAX) as u64;
+        self.bytes = self.bytes.saturating_add(frame);
+        self.batch = 0;
+    }
+
+    /// The length of the file, at the widest alignment.
+    pub fn finish(mut self) -> u64 {
+        if self.batch != 0 {
+            self.end_frame();
+        }
+        self.end_frame();
+        self.bytes
+    }
 }
 
 /// Writes one snapshot; may be sent to a thread of its own. Dropped before

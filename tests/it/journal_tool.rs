@@ -9,14 +9,14 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs the tool; exit code, stdout, stderr.
-fn tool(arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn tool(arguments: &[&str]) -> (i32, String, String) {
     let output = command(arguments).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     let Output { status, stdout, stderr } = output;
     (status.code().unwrap(), text(stdout), text(stderr))
 }
 
-fn command(arguments: &[&str]) -> Command {
+pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch-journal"));
     command.args(arguments).stdin(Stdio::null());
     command.env_clear().env("HOME", "/nonexistent");
@@ -30,7 +30,7 @@ fn in_dir<'a>(bench: &'a Bench, arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Runs the tool on a bench; what it printed, without the name of its directory.
-fn on(bench: &Bench, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) fn on(bench: &Bench, arguments: &[&str]) -> (i32, String, String) {
     let (code, out, err) = tool(&in_dir(bench, arguments));
     let dir = bench.path().display().to_string();
     (code, out.replace(&dir, "DIR"), err.replace(&dir, "DIR"))
@@ -49,7 +49,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Every file below the directory, with its bytes.
-fn image(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+pub(crate) fn image(dir: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let mut all = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
@@ -184,6 +184,7 @@ fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
             error: damaged journal: journal/0000000001-00000000000000000001.journal, byte 5120 (sequence 3)
               the frame fails its checksum (stored 6d2649e2, computed 0e2190c6); 2 good records before it, 3 after it
               To look: midwatch-journal inspect DIR --at 1:5120
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
               Nothing was changed
         "#]],
     );
@@ -207,6 +208,7 @@ fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
             error: damaged journal: journal/0000000001-00000000000000000001.journal, byte 5120 (sequence 3)
               the frame fails its checksum (stored 6d2649e2, computed 0e2190c6); 2 good records before it, 3 after it
               To look: midwatch-journal inspect DIR --at 1:5120
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
               Nothing was changed
         "#]],
     );
@@ -279,13 +281,14 @@ fn a_record_that_cannot_follow_those_before_it_is_damage() {
         &bench,
         &["verify"],
         &expect![[r#"
-        exit 6
-        error: damaged journal: journal/0000000002-00000000000000000003.journal, byte 4128 (sequence 3)
-          event `hurried` cannot follow: there is no task 99
-          every checksum holds: the record was written so, or by another version
-          To look: midwatch-journal inspect DIR --at 3
-          Nothing was changed
-    "#]],
+            exit 6
+            error: damaged journal: journal/0000000002-00000000000000000003.journal, byte 4128 (sequence 3)
+              event `hurried` cannot follow: there is no task 99
+              every checksum holds: the record was written so, or by another version
+              To look: midwatch-journal inspect DIR --at 3
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
+              Nothing was changed
+        "#]],
     );
 }
 
@@ -511,13 +514,14 @@ fn a_snapshot_of_another_state_is_damage() {
         &bench,
         &["verify"],
         &expect![[r#"
-        exit 6
-        error: damaged journal: snapshots/00000000000000000002.snapshot, byte 0 (sequence 2)
-          the snapshot is not what the records up to its sequence make up
-          every checksum holds: the record was written so, or by another version
-          To look: midwatch-journal inspect DIR --at 2
-          Nothing was changed
-    "#]],
+            exit 6
+            error: damaged journal: snapshots/00000000000000000002.snapshot, byte 0 (sequence 2)
+              the snapshot is not what the records up to its sequence make up
+              every checksum holds: the record was written so, or by another version
+              To look: midwatch-journal inspect DIR --at 2
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
+              Nothing was changed
+        "#]],
     );
 }
 

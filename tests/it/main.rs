@@ -14,6 +14,7 @@ mod demo;
 mod eventually;
 mod fake_engine;
 mod field;
+mod journal_repair;
 mod journal_store;
 mod journal_tool;
 mod kills;

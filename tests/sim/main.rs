@@ -16,4 +16,6 @@ mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
+mod repair;
+mod repair_crash;
 mod world;

@@ -19,7 +19,7 @@ fn live(seed: u64) -> Deeds {
     world.deeds()
 }
 
-fn asked(name: &str, default: u64) -> u64 {
+pub(crate) fn asked(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 

@@ -109,7 +109,10 @@ pub(crate) fn refusal(error: &JournalError, dir: &str) -> Failure {
         | JournalError::Sync { .. }
         | JournalError::Poisoned
         | JournalError::RefusedStore { .. }
-        | JournalError::SnapshotUnreadable { .. } => {
+        | JournalError::SnapshotUnreadable { .. }
+        | JournalError::Unrepairable { .. }
+        | JournalError::RepairInterrupted
+        | JournalError::RepairNeedsSpace { .. } => {
             let text = error.to_string();
             let mut lines = text.lines();
             let failure = Failure::new(code, lines.next().unwrap_or_default());
@@ -118,7 +121,17 @@ pub(crate) fn refusal(error: &JournalError, dir: &str) -> Failure {
             })
         }
     };
-    if code == DAMAGED { failure.with_help("Nothing was changed") } else { failure }
+    match error {
+        JournalError::Damage(_)
+        | JournalError::Refused { .. }
+        | JournalError::Missing { .. }
+        | JournalError::Foreign { .. } => failure
+            .with_help(format!(
+                "To see what a repair keeps: midwatch-journal repair{dir} --dry-run"
+            ))
+            .with_help("Nothing was changed"),
+        _ => failure,
+    }
 }
 
 fn damaged(damage: &Damage, dir: &str) -> Failure {

@@ -1,14 +1,15 @@
 //! The journal tool: looks into the files of a data directory, checks them, prints them.
 //!
-//! It works on the files alone, beside a running daemon or without one, and writes nothing. What
-//! is damage is decided by the same code that decides it for the daemon. One file a command.
+//! It works on the files alone, beside a running daemon or without one, and writes nothing but what
+//! `repair` writes. What is damage is decided by the same code that decides it for the daemon. One
+//! file a command.
 
 mod at;
-mod check;
 mod dump;
 mod failure;
 mod inspect;
 mod place;
+mod repair;
 mod verify;
 
 use clap::{Args, Parser, Subcommand};
@@ -25,17 +26,24 @@ Exit codes:
   2  usage, or there is no store in the directory
   3  inspect --at: nothing is there
   6  damaged data: file, offset and sequence are named
-  7  refused: not permitted, or written by a newer midwatch
+  7  refused: not permitted, written by a newer midwatch; repair: a daemon runs, or no room
   8  verify: the end of the journal, or a snapshot, is suspicious
 
 Examples:
   midwatch-journal verify /var/lib/midwatch
   midwatch-journal inspect --at 4390
-  midwatch-journal dump --task 88213 | jq -c '[.seq, .at, .event, .to]'";
+  midwatch-journal dump --task 88213 | jq -c '[.seq, .at, .event, .to]'
+  midwatch-journal repair --dry-run";
 
-/// Looks into midwatch's journal, checks it, and prints it. Never needs the daemon.
+const REPAIR_HELP: &str = "\
+Examples:
+  midwatch-journal repair --dry-run                    what a repair would keep, and what not
+  midwatch-journal repair --dry-run --method salvage   the same for the other method
+  midwatch-journal repair && midwatch daemon           do it, and start again";
+
+/// Looks into midwatch's journal, checks it, prints it, and repairs it. Never needs the daemon.
 ///
-/// Every command reads the files alone, changes nothing, and may run beside a daemon.
+/// Every command but `repair` reads the files alone, changes nothing, and may run beside a daemon.
 #[derive(Debug, Parser)]
 #[command(name = "midwatch-journal", version, after_help = AFTER_HELP, propagate_version = true)]
 struct Cli {
@@ -94,6 +102,27 @@ enum Command {
         #[arg(long, value_name = "ID")]
         task: Option<TaskId>,
     },
+    /// Rebuilds a damaged store on which the daemon does not start; shows its plan first
+    ///
+    /// The new store holds the newest whole snapshot and the records behind it up to the first
+    /// hole. It is written beside the old one and read back before it takes its place; every file of
+    /// the old one is moved to quarantine/, none is deleted. Sequence numbers, lease tokens and task
+    /// ids skip ahead, so that none is given twice. Needs the lock of the directory: stop the daemon
+    /// first. Run twice, or after it was interrupted, it comes to the same result.
+    #[command(after_help = REPAIR_HELP)]
+    Repair {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only say what would be done; change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// What becomes of the whole records behind the first hole
+        #[arg(long, value_enum, default_value = "cut")]
+        method: repair::By,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -130,6 +159,9 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Verify { dir, json } => verify::run(&open(dir)?, json, out),
         Command::Dump { dir, from, to, task } => {
             dump::run(&open(dir)?, dump::Range { from, to, task }, out)
+        }
+        Command::Repair { dir, dry_run, method: by, json } => {
+            repair::run(&open(dir)?, repair::Wanted { by, dry_run, json }, out)
         }
     }
 }

@@ -1,25 +1,27 @@
 //! Replays a whole store: every body is decoded, every event is applied, and every snapshot is
 //! compared with what the records before it make up.
 
-use midwatch::engine::codec::{self, CodecError};
-use midwatch::engine::{Rebuild, digest};
-use midwatch::journal::{
-    Header, JournalError, Place, RealDisk, Record, Replay as _, Report, SnapshotFile, Visitor,
-    read_snapshot, scan,
+use super::codec::{self, CodecError};
+use super::{Rebuild, digest};
+use crate::journal::disk::Disk;
+use crate::journal::{
+    Header, JournalError, Place, Record, Replay as _, Report, SnapshotFile, Visitor, read_snapshot,
+    scan,
 };
-use midwatch::kernel::ids::Seq;
-use midwatch::kernel::{State, apply};
+use crate::kernel::ids::Seq;
+use crate::kernel::{State, apply};
 use std::collections::BTreeMap;
 
 /// What a check found.
-pub(crate) struct Checked {
-    pub(crate) report: Report,
+pub struct Checked {
+    /// What the scan says.
+    pub report: Report,
     /// The state at the end.
-    pub(crate) state: State,
+    pub state: State,
 }
 
 /// Checks everything there is. A refusal names the first thing that is wrong.
-pub(crate) fn check(disk: &RealDisk) -> Result<Checked, JournalError> {
+pub fn check(disk: &impl Disk) -> Result<Checked, JournalError> {
     let mut first = First::default();
     let found = scan(disk, &mut first)?;
     let base = base(&found, first.number);
@@ -45,7 +47,7 @@ pub(crate) fn check(disk: &RealDisk) -> Result<Checked, JournalError> {
 
 /// The snapshot from which the records that are held go on: the oldest one that reaches them.
 /// None when they go on from nothing.
-pub(crate) fn base(report: &Report, first_segment: u64) -> Option<u64> {
+pub fn base(report: &Report, first_segment: u64) -> Option<u64> {
     if first_segment <= 1 {
         return None;
     }
@@ -55,14 +57,15 @@ pub(crate) fn base(report: &Report, first_segment: u64) -> Option<u64> {
 }
 
 /// Whether a record that can't be decoded may be passed over: its writer said so.
-pub(crate) fn is_ignorable(error: &CodecError, record: Record<'_>) -> bool {
+pub fn is_ignorable(error: &CodecError, record: Record<'_>) -> bool {
     record.ignorable && matches!(error, CodecError::UnknownKind(_))
 }
 
 /// The number of the first segment.
 #[derive(Default)]
-pub(crate) struct First {
-    pub(crate) number: u64,
+pub struct First {
+    /// Its number; 0 while there is none.
+    pub number: u64,
 }
 
 impl Visitor for First {
@@ -74,7 +77,8 @@ impl Visitor for First {
     }
 }
 
-fn load(disk: &RealDisk, seq: u64) -> Result<State, JournalError> {
+/// The state that a snapshot holds.
+pub(super) fn load(disk: &impl Disk, seq: u64) -> Result<State, JournalError> {
     let mut rebuild = Rebuild::default();
     rebuild.snapshot_begin(seq).map_err(|text| JournalError::RefusedStore { text })?;
     read_snapshot(disk, seq, |record| rebuild.snapshot_record(record))?;

@@ -1,0 +1,545 @@
+//! Makes of a damaged store the best one that can be proven: the newest snapshot that is whole,
+//! and the unbroken run of records behind it.
+//!
+//! [`Plan::make`] reads and says what would come of it, [`Plan::carry_out`] does it. What lies
+//! behind the first hole is set aside, or, by [`Method::Salvage`], applied as far as it can follow.
+//! Nothing is removed, and nothing is changed before the result was read back and is what the plan
+//! promised.
+
+use super::check::{check, is_ignorable, load};
+use super::codec::{self, CodecError};
+use super::{digest, for_each_record, write_snapshot};
+use crate::journal::disk::Disk;
+use crate::journal::repair::{Staged, space_needed};
+use crate::journal::{
+    FrameAt, JournalError, Piece, Place, Record, Remains, Report, SKIP, SnapshotSize, TailClass,
+    Unusable,
+};
+use crate::kernel::event::{Event, Stamp};
+use crate::kernel::ids::{Seq, TaskId};
+use crate::kernel::{State, apply};
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+
+/// What becomes of the records behind the first hole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    /// They are set aside: the result is a state that the store once had.
+    #[default]
+    Cut,
+    /// Each that can still follow is applied, the others are set aside and named.
+    Salvage,
+}
+
+/// Sequences from the first to the last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The first.
+    pub first: u64,
+    /// The last.
+    pub last: u64,
+}
+
+/// A record that is whole and can't follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its sequence.
+    pub seq: u64,
+    /// The event's name; none where the body can't be read.
+    pub event: Option<&'static str>,
+    /// The task it is about, if it is about one.
+    pub task: Option<TaskId>,
+    /// Why it can't follow.
+    pub why: String,
+}
+
+/// Why a repair has something to do.
+#[derive(Debug)]
+pub enum Fault {
+    /// A start refuses the store.
+    Refused(JournalError),
+    /// The last write is there in full, yet wrong.
+    SuspiciousEnd(TailClass),
+}
+
+/// What one of the methods makes of a store.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The state that the new store begins with.
+    pub state: State,
+    /// Records that it holds besides its base.
+    pub applied: u64,
+    /// Whole records that are set aside, by sequence.
+    pub aside: Vec<Span>,
+    /// How many they are.
+    pub aside_count: u64,
+    /// Tasks that whole records speak of and that are not in the state.
+    pub lost: BTreeSet<TaskId>,
+    /// Tasks of the state that records set aside speak of: it may be older than it was.
+    pub older: BTreeSet<TaskId>,
+}
+
+/// What a repair would do, in full.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is wrong.
+    pub fault: Fault,
+    /// What becomes of the records behind the first hole.
+    pub method: Method,
+    /// The snapshot that the state is built on; none is the journal's beginning.
+    pub base: Option<u64>,
+    /// What comes of it by the method that was asked for.
+    pub outcome: Outcome,
+    /// Sequences of which nothing whole is left, or which were never given.
+    pub unreadable: Vec<Span>,
+    /// Ids of tasks of which nothing whole is left.
+    pub nameless: Vec<Span>,
+    /// Under [`Method::Cut`]: records that [`Method::Salvage`] would keep in addition.
+    pub salvageable: u64,
+    /// Under [`Method::Salvage`]: the records that can't follow.
+    pub skipped: Vec<Skipped>,
+    /// Files that can't be used, and why.
+    pub unusable: Vec<Unusable>,
+    /// The sequence that the next record gets.
+    pub next_seq: u64,
+    /// The id that the next task gets.
+    pub next_task: TaskId,
+    /// Digest of the state that the new store begins with.
+    pub digest: String,
+    /// Bytes that must be free.
+    pub needed: u64,
+    remains: Remains,
+    snapshot_bytes: u64,
+}
+
+/// What a look at a store comes to.
+#[derive(Debug)]
+pub enum Diagnosis {
+    /// There is nothing to repair: an engine starts.
+    Healthy(Box<Report>),
+    /// A repair would do this.
+    Plan(Box<Plan>),
+}
+
+/// Checks a store as `verify` does and, where an engine would not start, plans a repair. Writes
+/// nothing. Fails where nothing can be planned: see [`JournalError::Unrepairable`].
+pub fn diagnose(disk: &impl Disk, method: Method) -> Result<Diagnosis, JournalError> {
+    let fault = match check(disk) {
+        Ok(checked) => match checked.report.tail {
+            TailClass::End | TailClass::Torn { .. } => {
+                return Ok(Diagnosis::Healthy(Box::new(checked.report)));
+            }
+            tail @ TailClass::Suspicious { .. } => Fault::SuspiciousEnd(tail),
+        },
+        Err(
+            error @ (JournalError::Damage(_)
+            | JournalError::Missing { .. }
+            | JournalError::Foreign { .. }
+            | JournalError::Refused { .. }),
+        ) => Fault::Refused(error),
+        Err(error) => return Err(error),
+    };
+    Plan::make(disk, method, fault).map(|plan| Diagnosis::Plan(Box::new(plan)))
+}
+
+impl Plan {
+    fn make(disk: &impl Disk, method: Method, fault: Fault) -> Result<Self, JournalError> {
+        let mut remains = Remains::read(disk)?;
+        let (base, state) = choose_base(disk, &mut remains)?;
+        if base.is_none() && !remains.has_segments() {
+            return Err(unrepairable("no segment and no snapshot can be read"));
+        }
+        let mut fold = Fold::new(base, &state, u64::MAX);
+        remains.pieces(disk, &mut |piece| fold.take(piece))?;
+        if let Some(limit) = fold.refused_at {
+            // A whole record that can't follow: no part of its frame may count.
+            fold = Fold::new(base, &state, limit);
+            remains.pieces(disk, &mut |piece| fold.take(piece))?;
+        }
+        let last_write = u64::from(matches!(fault, Fault::SuspiciousEnd(_)));
+        fold.end(remains.last_seq.max(fold.next - 1 + last_write));
+        if base.is_none() && !remains.has_beginning() {
+            check_salvageable(method, fold.applied_behind)?;
+        }
+        let spent = fold.next.max(remains.last_seq.saturating_add(1));
+        let next_seq = spent.saturating_add(SKIP);
+        let next_task = TaskId(fold.next_task.0.max(1).saturating_add(SKIP));
+        let mut skipped = std::mem::take(&mut fold.skipped);
+        let (unreadable, salvageable) = (fold.unreadable.clone(), fold.applied_behind);
+        let nameless = fold.nameless();
+        let mut outcome = match method {
+            Method::Cut => fold.cut(&mut skipped),
+            Method::Salvage => fold.salvaged(&skipped),
+        };
+        outcome.state.check().map_err(|what| unrepairable(&what))?;
+        outcome.state.skip_ahead(Seq(next_seq), next_task);
+        let snapshot_bytes = snapshot_bytes(&outcome.state);
+        Ok(Self {
+            fault,
+            method,
+            base,
+            unreadable,
+            nameless,
+            salvageable: if method == Method::Cut { salvageable } else { 0 },
+            skipped,
+            unusable: remains.unusable.clone(),
+            next_seq,
+            next_task,
+            digest: digest(&outcome.state.image()),
+            needed: space_needed(snapshot_bytes),
+            outcome,
+            remains,
+            snapshot_bytes,
+        })
+    }
+
+    /// Whether the new store holds all that the old one ever held, as far as anything shows.
+    pub fn loses_nothing(&self) -> bool {
+        self.unreadable.is_empty() && self.outcome.aside_count == 0
+    }
+
+    /// Puts the new store in the place of the old one; returns the directory in `quarantine/` that
+    /// holds every file of the old one. The caller holds the lock of the data directory; `random`
+    /// is different each time.
+    ///
+    /// # After a crash
+    /// The old store is as it was, or a start refuses until [`crate::journal::repair::install`]
+    /// was called.
+    pub fn carry_out<D: Disk>(&self, disk: &D, random: u64) -> Result<String, JournalError> {
+        let Self { remains, next_seq, snapshot_bytes, .. } = self;
+        let mut staged = Staged::begin(disk, remains, *next_seq, *snapshot_bytes, random)?;
+        let written =
+            staged.write().and_then(|writer| write_snapshot(&self.outcome.state.image(), writer));
+        match written.and_then(|_| self.verify(staged.disk())) {
+            Ok(()) => staged.install(),
+            Err(error) => {
+                // A full disk must not stay full of what is of no use; after any other error of
+                // the storage no further call is made.
+                if matches!(error, JournalError::NoSpace { .. } | JournalError::Unrepairable { .. })
+                {
+                    staged.abandon()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Reads the new store as a start would, and compares.
+    fn verify(&self, staged: &impl Disk) -> Result<(), JournalError> {
+        let differs = |what: &str| unrepairable(&format!("the new store is not whole: {what}"));
+        let checked = check(staged).map_err(|error| match error {
+            JournalError::Io { .. } => error,
+            _ => differs(error.to_string().lines().next().unwrap_or_default()),
+        })?;
+        let report = &checked.report;
+        if let Some(note) = report.notes.first() {
+            return Err(differs(note));
+        }
+        if report.exit_code() != 0 || report.tail != TailClass::End {
+            return Err(differs("it does not end as it should"));
+        }
+        if report.next_seq != self.next_seq || report.floor != Some(self.next_seq - 1) {
+            return Err(differs("its next sequence is another"));
+        }
+        if digest(&checked.state.image()) != self.digest {
+            return Err(differs("its state is another"));
+        }
+        Ok(())
+    }
+}
+
+fn unrepairable(what: &str) -> JournalError {
+    JournalError::Unrepairable { what: what.to_owned() }
+}
+
+/// Without a beginning and a snapshot no state can be proven.
+fn check_salvageable(method: Method, records: u64) -> Result<(), JournalError> {
+    let lost = "the journal has lost its beginning, and no snapshot is whole";
+    match (method, records) {
+        (_, 0) => Err(unrepairable(lost)),
+        (Method::Cut, _) => Err(unrepairable(&format!(
+            "{lost}; `--method salvage` would keep the {records} records that can stand alone"
+        ))),
+        (Method::Salvage, _) => Ok(()),
+    }
+}
+
+fn snapshot_bytes(state: &State) -> u64 {
+    let mut size = SnapshotSize::default();
+    let pushed: Result<(), Infallible> = for_each_record(&state.image(), |_, body| {
+        size.push(body.len());
+        Ok(())
+    });
+    match pushed {
+        Ok(()) => size.finish(),
+        Err(never) => match never {},
+    }
+}
+
+/// The newest snapshot that can be used, and its state. From it on at least as much is held as
+/// from any older one: a run of records that reaches it goes on behind it as well.
+fn choose_base(
+    disk: &impl Disk,
+    remains: &mut Remains,
+) -> Result<(Option<u64>, State), JournalError> {
+    while let Some(seq) = remains.snapshots.pop() {
+        let checked = load(disk, seq).map(|state| (state.check(), state));
+        let why = match checked {
+            Ok((Ok(()), state)) => return Ok((Some(seq), state)),
+            Ok((Err(why), _)) => why,
+            Err(JournalError::Refused { text, .. }) => text,
+            Err(error) => return Err(error),
+        };
+        let file = crate::journal::segment::snapshot_path(seq);
+        remains.unusable.push(Unusable { file, why });
+    }
+    Ok((None, State::default()))
+}
+
+/// Takes the records of a store in their order, and finds where the unbroken run ends.
+struct Fold {
+    base: u64,
+    /// Frames from this sequence on are behind the hole, whatever they look like.
+    limit: u64,
+    /// The sequence that is due.
+    next: u64,
+    /// What stands behind the hole is applied to it as well, as far as it can follow.
+    state: State,
+    /// The state before the first hole, once there is one.
+    cut: Option<State>,
+    applied: u64,
+    applied_behind: u64,
+    /// The records that come now are wanted.
+    taking: bool,
+    /// The first sequence of their frame.
+    frame: u64,
+    /// The next frame may not belong behind the one before.
+    apart: bool,
+    /// The first sequence of a frame before the hole that can't follow.
+    refused_at: Option<u64>,
+    unreadable: Vec<Span>,
+    whole_behind: Vec<Span>,
+    skipped: Vec<Skipped>,
+    /// Tasks that the records behind the hole speak of.
+    touched: BTreeSet<TaskId>,
+    /// Each id that a start behind the hole found to be the next one.
+    starts: BTreeSet<u64>,
+    /// The highest id that any record shows to be free.
+    next_task: TaskId,
+}
+
+impl Fold {
+    fn new(base: Option<u64>, state: &State, limit: u64) -> Self {
+        let base = base.unwrap_or(0);
+        Self {
+            base,
+            limit,
+            next: base.saturating_add(1),
+            state: state.clone(),
+            cut: None,
+            applied: 0,
+            applied_behind: 0,
+            taking: false,
+            frame: 0,
+            apart: false,
+            refused_at: None,
+            unreadable: Vec::new(),
+            whole_behind: Vec::new(),
+            skipped: Vec::new(),
+            touched: BTreeSet::new(),
+            starts: BTreeSet::new(),
+            next_task: state.next_task(),
+        }
+    }
+
+    fn take(&mut self, piece: Piece<'_>) -> Result<(), JournalError> {
+        if self.refused_at.is_some() {
+            return Ok(()); // all of it is read once more
+        }
+        match piece {
+            Piece::Skip { from, to } => {
+                if self.next < to {
+                    self.miss_up_to(from);
+                    self.next = self.next.max(to);
+                }
+                Ok(())
+            }
+            Piece::Apart => {
+                self.apart = true;
+                Ok(())
+            }
+            Piece::Frame(frame) => {
+                self.begin_frame(&frame);
+                Ok(())
+            }
+            Piece::Record(place, record) if self.taking => self.record(place, record),
+            Piece::Record(..) => Ok(()),
+        }
+    }
+
+    /// Whether the run is over.
+    const fn is_behind(&self) -> bool {
+        self.cut.is_some()
+    }
+
+    fn end_run(&mut self) {
+        if self.cut.is_none() {
+            self.cut = Some(self.state.clone());
+        }
+    }
+
+    /// Nothing is left of the records that are due, up to the one before `seq`.
+    fn miss_up_to(&mut self, seq: u64) {
+        if self.next < seq {
+            self.unreadable.push(Span { first: self.next, last: seq.saturating_sub(1) });
+            self.next = seq;
+            self.end_run();
+        }
+    }
+
+    fn begin_frame(&mut self, frame: &FrameAt<'_>) {
+        let end = frame.first_seq.saturating_add(u64::from(frame.count));
+        let apart = std::mem::take(&mut self.apart);
+        self.taking = self.next < end;
+        if !self.taking {
+            return; // the base holds it, or a copy of it came before
+        }
+        // From the base on the numbers alone count: a snapshot names no place in a segment.
+        if self.limit <= frame.first_seq || (apart && self.base.saturating_add(1) < self.next) {
+            self.end_run();
+        }
+        self.miss_up_to(frame.first_seq);
+        self.frame = frame.first_seq;
+        self.next = end;
+        if self.is_behind() {
+            add_span(&mut self.whole_behind, frame.first_seq, end.saturating_sub(1));
+        }
+    }
+
+    fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), JournalError> {
+        if place.seq <= self.base {
+            return Ok(());
+        }
+        match codec::decode(Seq(place.seq), record.kind, record.body) {
+            Ok((stamp, event)) => self.event(&stamp, &event),
+            Err(error) if is_ignorable(&error, record) => self.count(),
+            // A newer midwatch wrote it: to cut it away would be to lose what is whole.
+            Err(error @ CodecError::UnknownKind(_)) => {
+                return Err(unrepairable(&format!(
+                    "{}, byte {}, sequence {}: {error}; repair it with the midwatch that wrote it",
+                    place.file, place.offset, place.seq
+                )));
+            }
+            Err(error) => self.cannot_follow(place.seq, None, error.to_string()),
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, stamp: &Stamp, event: &Event) {
+        self.next_task = self.next_task.max(free_after(event));
+        if self.is_behind() {
+            self.touched.extend(tasks_of(event));
+            if let Event::Started(started) = event {
+                self.starts.insert(started.next_task.0);
+            }
+        }
+        match apply(&mut self.state, stamp, event) {
+            Ok(()) => self.count(),
+            Err(illegal) => self.cannot_follow(stamp.seq.0, Some(event), illegal.to_string()),
+        }
+    }
+
+    fn count(&mut self) {
+        if self.is_behind() { self.applied_behind += 1 } else { self.applied += 1 }
+    }
+
+    fn cannot_follow(&mut self, seq: u64, event: Option<&Event>, why: String) {
+        if !self.is_behind() {
+            self.refused_at = Some(self.frame);
+            return;
+        }
+        let task = event.and_then(Event::task);
+        self.skipped.push(Skipped { seq, event: event.map(Event::word), task, why });
+    }
+
+    /// The journal is read: what was given beyond its end is gone.
+    fn end(&mut self, last_seq: u64) {
+        self.miss_up_to(last_seq.saturating_add(1));
+        self.end_run();
+    }
+
+    /// Ids that were given, and of whose tasks nothing whole is left.
+    fn nameless(&self) -> Vec<Span> {
+        let mut free = self.cut.as_ref().map_or(1, |state| state.next_task().0.max(1));
+        let mut spans = Vec::new();
+        let marks: BTreeSet<u64> =
+            self.touched.iter().map(|id| id.0).chain(self.starts.iter().copied()).collect();
+        for mark in marks.range(free..) {
+            // A start that skipped ahead left ids that nobody had.
+            if free < *mark && mark - free < SKIP {
+                spans.push(Span { first: free, last: mark - 1 });
+            }
+            let named = self.touched.contains(&TaskId(*mark));
+            free = if named { mark.saturating_add(1) } else { *mark };
+        }
+        spans
+    }
+
+    fn cut(self, skipped: &mut Vec<Skipped>) -> Outcome {
+        skipped.clear();
+        let Self { cut, state, applied, whole_behind: aside, touched, .. } = self;
+        Outcome::new(cut.unwrap_or(state), applied, aside, touched)
+    }
+
+    fn salvaged(self, skipped: &[Skipped]) -> Outcome {
+        let mut aside = Vec::new();
+        for record in skipped {
+            add_span(&mut aside, record.seq, record.seq);
+        }
+        let touched = skipped.iter().filter_map(|record| record.task).collect();
+        let applied = self.applied.saturating_add(self.applied_behind);
+        Outcome::new(self.state, applied, aside, touched)
+    }
+}
+
+impl Outcome {
+    fn new(state: State, applied: u64, aside: Vec<Span>, touched: BTreeSet<TaskId>) -> Self {
+        let aside_count = aside.iter().map(Span::count).sum();
+        let (older, lost) = touched.into_iter().partition(|id| state.task(*id).is_some());
+        Self { state, applied, aside, aside_count, lost, older }
+    }
+}
+
+impl Span {
+    /// How many sequences it has.
+    pub const fn count(&self) -> u64 {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+}
+
+/// Adds sequences that stand behind all before them.
+fn add_span(spans: &mut Vec<Span>, first: u64, last: u64) {
+    match spans.last_mut() {
+        Some(span) if span.last.saturating_add(1) == first => span.last = last,
+        _ => spans.push(Span { first, last }),
+    }
+}
+
+/// The tasks that an event changes.
+fn tasks_of(event: &Event) -> Vec<TaskId> {
+    match event {
+        Event::Heard(heard) => heard.holds.iter().map(|held| held.task).collect(),
+        event => event.task().into_iter().collect(),
+    }
+}
+
+/// The lowest id that is free by what the event says.
+fn free_after(event: &Event) -> TaskId {
+    match event {
+        Event::Started(started) => started.next_task,
+        event => {
+            let named = tasks_of(event).into_iter().max();
+            named.map_or(TaskId(0), |id| TaskId(id.0.saturating_add(1)))
+        }
+    }
+}
