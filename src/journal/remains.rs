@@ -217,18 +217,19 @@ impl Remains {
         disk: &impl Disk,
         take: &mut impl FnMut(Piece<'_>) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
-        let mut before: Option<(u64, Reached)> = None;
+        let mut before = None;
         for (index, segment) in self.segments.iter().enumerate() {
             let Header { number, previous, .. } = segment.header;
-            if let Some((_, reached)) = before.filter(|(of, _)| *of == previous.number)
-                && reached.offset == previous.end
-                && (reached.next_seq, reached.checksum) != (previous.next_seq, previous.checksum)
+            let joint = before.filter(|(of, _)| *of == previous.number).map(|(_, way)| way);
+            if let Some(Way { end, .. }) = joint
+                && end.offset == previous.end
+                && (end.next_seq, end.checksum) != (previous.next_seq, previous.checksum)
             {
                 take(Piece::Apart)?;
             }
             let successor = self.segments.get(index + 1).map(|next| next.header);
             let successor = successor.filter(|next| next.previous.number == number);
-            before = Some((number, read_segment(disk, segment, successor, take)?));
+            before = Some((number, read_segment(disk, segment, (joint, successor), take)?));
         }
         Ok(())
     }
@@ -248,13 +249,23 @@ struct Reached {
     checksum: u32,
 }
 
-/// Reads a segment; how far it is whole at the end that its successor names.
+/// What was met on the way through a segment.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// At the end that the successor names.
+    end: Reached,
+    /// Bytes of the frames behind that end of which the successor has copies, as it pads them, and
+    /// the sequence after them.
+    originals: (u64, u64),
+}
+
+/// Reads a segment: `before` is the way through the one before it.
 fn read_segment(
     disk: &impl Disk,
     segment: &Segment,
-    successor: Option<Header>,
+    (before, successor): (Option<Way>, Option<Header>),
     take: &mut impl FnMut(Piece<'_>) -> Result<(), JournalError>,
-) -> Result<Reached, JournalError> {
+) -> Result<Way, JournalError> {
     let Segment { path, header, .. } = segment;
     let io = |source| JournalError::io("open", path, source);
     let walk = Walk::open(disk.open_read(path).map_err(io)?, path, FileKind::Segment)?;
@@ -265,33 +276,35 @@ fn read_segment(
     let end = successor.map_or(u64::MAX, |next| next.previous.end).min(SEGMENT_FILE_BYTES_MAX);
     // The successor begins with copies of the frames that stood behind the end it names; should
     // they have gone bad there, they may still be whole here.
-    let copied = successor.is_some_and(|next| next.copied_end != HEADER_BYTES);
+    let copied = successor.filter(|next| next.copied_end != HEADER_BYTES);
     let mut at_end = None;
+    let mut originals = (0, 0);
     let mut arrived = false;
     loop {
         let frame = walk.next_whole()?.filter(|frame| {
             let adjacent = frame.offset == reached.offset;
             let follows = adjacent && frame.head.first_seq == reached.next_seq;
-            frame.offset < end || copied && follows && end != SEGMENT_FILE_BYTES_MAX
+            frame.offset < end || copied.is_some() && follows && end != SEGMENT_FILE_BYTES_MAX
         });
         let at = frame.as_ref().map_or(u64::MAX, |frame| frame.offset);
         if !arrived && header.copied_end <= at {
             arrived = true;
-            if let Some(from) = due_before_own(header, reached) {
+            if let Some(from) = due_before_own(header, reached, before) {
                 take(Piece::Skip { from, to: header.resume_seq })?;
             }
             reached.next_seq = header.resume_seq;
         }
-        let Some(frame) = frame else { return Ok(at_end.unwrap_or(reached)) };
-        if end <= frame.offset {
-            at_end.get_or_insert(reached);
-        }
-        let head = frame.head;
-        reached = Reached {
-            offset: frame.offset.saturating_add(padded(head.body_len, header.alignment) as u64),
-            next_seq: head.next_seq(),
-            checksum: head.crc,
+        let Some(frame) = frame else {
+            return Ok(Way { end: at_end.unwrap_or(reached), originals });
         };
+        let head = frame.head;
+        let length = |alignment| padded(head.body_len, alignment) as u64;
+        if let Some(next) = copied.filter(|_| end <= frame.offset) {
+            at_end.get_or_insert(reached);
+            originals = (originals.0 + length(next.alignment), head.next_seq());
+        }
+        let offset = frame.offset.saturating_add(length(header.alignment));
+        reached = Reached { offset, next_seq: head.next_seq(), checksum: head.crc };
         take(Piece::Frame(FrameAt::of(path, header.copied_end, &frame)))?;
         for (seq, at, record) in Records::new(head, frame.body) {
             let place = Place { file: path, offset: frame.offset.saturating_add(at), seq };
@@ -301,13 +314,17 @@ fn read_segment(
 }
 
 /// The sequence that was due when the segment's own writer skipped ahead, if it did, and if that
-/// can be told: not when the last of the copies before is bad.
-fn due_before_own(header: &Header, reached: Reached) -> Option<u64> {
-    if !header.has(FLAG_SKIPPED_AHEAD) || reached.offset != header.copied_end {
+/// can be told: the last of the copies before is whole, or all of their originals are.
+fn due_before_own(header: &Header, reached: Reached, before: Option<Way>) -> Option<u64> {
+    if !header.has(FLAG_SKIPPED_AHEAD) {
         return None;
     }
-    if header.copied_end != HEADER_BYTES {
+    if header.copied_end == HEADER_BYTES {
+        return (header.previous.number != 0).then_some(header.previous.next_seq);
+    }
+    let (bytes, next_seq) = before.map_or((0, 0), |way| way.originals);
+    if reached.offset == header.copied_end {
         return Some(reached.next_seq);
     }
-    (header.previous.number != 0).then_some(header.previous.next_seq)
+    (bytes == header.copied_end - HEADER_BYTES).then_some(next_seq)
 }

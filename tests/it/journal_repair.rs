@@ -117,6 +117,7 @@ fn a_healthy_store_has_nothing_to_repair_and_stays_as_it_is() {
 }
 
 /// B02: the plan says what is kept and what is not, and not a byte moves before the repair itself.
+// spec: REP-003, REP-030
 #[test]
 fn the_plan_names_sequences_and_tasks_and_changes_nothing() {
     let bench = long();
@@ -247,6 +248,7 @@ fn a_flip_in_an_early_segment_costs_no_byte_of_the_later_ones() {
     }
 }
 
+// spec: REP-022
 #[test]
 fn damage_before_the_snapshot_loses_nothing() {
     let mut bench = compacted();
@@ -357,6 +359,7 @@ fn lost_foreign_and_empty_files_are_repaired_around() {
     }
 }
 
+// spec: REP-026, REP-027
 #[test]
 fn what_cannot_be_repaired_is_said_and_left_as_it_is() {
     let bench = long();
@@ -401,6 +404,7 @@ fn what_cannot_be_repaired_is_said_and_left_as_it_is() {
     assert!(err.contains("has format 9"), "{err}");
 }
 
+// spec: REP-002
 #[test]
 fn a_store_in_use_is_not_repaired() {
     let bench = long();
@@ -416,6 +420,7 @@ fn a_store_in_use_is_not_repaired() {
     assert_eq!(before, image(bench.path()));
 }
 
+// spec: REP-053
 #[test]
 fn a_start_on_an_interrupted_repair_names_the_cure_which_finishes_it() {
     let mut bench = long();
@@ -493,4 +498,51 @@ fn the_help_of_repair_teaches() {
     for words in ["quarantine/", "Examples:", "--dry-run", "[default: cut]", "stop the daemon"] {
         assert!(out.contains(words), "{words}: {out}");
     }
+}
+
+/// W63: on a file system that is full to the byte, whatever reads works, and a repair says how much
+/// room it needs before it touches anything.
+#[test]
+fn on_a_full_disk_a_repair_says_what_it_needs_and_changes_nothing() {
+    let bench = long();
+    flip(&bench, 3, 2);
+    let script = r#"
+        set -e
+        mount -t tmpfs -o size=400k none "$1"
+        cp -r "$2"/. "$1"
+        (cat /dev/zero > "$1/filler") 2>/dev/null || true
+        sums() { (cd "$1" && find . -type f ! -name midwatch.lock ! -name filler | sort | xargs md5sum); }
+        sums "$1" > "$3/before"
+        for command in verify dump 'repair --dry-run' repair; do
+            code=0
+            "$0" $command "$1" > "$3/out" 2> "$3/err" || code=$?
+            echo "$command: exit $code"
+        done
+        head -n 1 "$3/err"
+        sums "$1" | diff - "$3/before" && echo unchanged
+        rm "$1/filler"
+        "$0" repair "$1" > /dev/null && "$0" verify "$1" > /dev/null && echo repaired
+    "#;
+    let (mount, scratch) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+    command.arg(env!("CARGO_BIN_EXE_midwatch-journal"));
+    command.args([mount.path(), bench.path(), scratch.path()]);
+    let output = command.output().unwrap();
+    let (out, err) = (String::from_utf8(output.stdout).unwrap(), output.stderr);
+    if out.is_empty() {
+        let why = String::from_utf8_lossy(&err);
+        eprintln!("SKIPPED: no file system of one's own can be made here: {why}");
+        return;
+    }
+    expect![[r#"
+        verify: exit 6
+        dump: exit 6
+        repair --dry-run: exit 0
+        repair: exit 7
+        error: the repair needs 110592 bytes of free space, and 0 are free
+        unchanged
+        repaired
+    "#]]
+    .assert_eq(&out);
 }

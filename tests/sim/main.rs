@@ -18,4 +18,5 @@ mod journal_faults;
 mod ledger;
 mod repair;
 mod repair_crash;
+mod repair_rules;
 mod world;

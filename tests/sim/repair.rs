@@ -8,7 +8,7 @@ use midwatch::engine::repair::{Diagnosis, Method, Plan, diagnose};
 use midwatch::engine::{Engine, Input, Output, Rebuild, Start, Ticket, digest, write_snapshot};
 use midwatch::journal::segment::{parse_segment_name, parse_snapshot_name};
 use midwatch::journal::{
-    FrameAt, Header, Host, JournalError, Options, Visitor, replay, salvage, scan,
+    FrameAt, Fsync, Header, Host, JournalError, Options, Visitor, replay, salvage, scan,
 };
 use midwatch::kernel::event::{Actor, Registration};
 use midwatch::kernel::ids::Timestamp;
@@ -23,11 +23,11 @@ use crate::world::asked;
 
 pub(crate) const RANDOM: u64 = 77;
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options { segment_size: 8 << 10, reserve: 0, ..Options::default() }
 }
 
-fn host(random: u64) -> Host {
+pub(crate) fn host(random: u64) -> Host {
     Host { machine_id: [1; 16], boot_id: [2; 16], random }
 }
 
@@ -36,15 +36,20 @@ fn moment(ms: u64) -> Moment {
 }
 
 /// An engine on a disk, and what happens to it.
-struct Life {
+pub(crate) struct Life {
     engine: Engine<SimDisk>,
     now: u64,
 }
 
 impl Life {
-    fn open(disk: &SimDisk, random: u64) -> Result<Self, JournalError> {
+    pub(crate) fn open(disk: &SimDisk, random: u64) -> Result<Self, JournalError> {
+        Self::open_under(disk, random, Fsync::Always)
+    }
+
+    fn open_under(disk: &SimDisk, random: u64, fsync: Fsync) -> Result<Self, JournalError> {
+        let options = Options { fsync, ..options() };
         let (mut engine, recovery) =
-            Engine::open(disk.clone(), options(), host(random), Rules::default())?;
+            Engine::open(disk.clone(), options, host(random), Rules::default())?;
         engine.set_snapshot_after(u64::MAX);
         let start = Start {
             version: "sim".into(),
@@ -78,7 +83,7 @@ impl Life {
         answer.unwrap()
     }
 
-    fn submit(&mut self, payload: usize) -> TaskId {
+    pub(crate) fn submit(&mut self, payload: usize) -> TaskId {
         let spec = TaskSpec::new("job", format!("\"{}\"", "x".repeat(payload)));
         match self.ask(Command::Submit(spec)).unwrap() {
             Answer::Submitted { task, .. } => task,
@@ -94,8 +99,13 @@ impl Life {
 /// A life of about ten segments: with two snapshots that have done away with the first of them,
 /// with one, or with none, and killed.
 pub(crate) fn store(snapshots: &[usize]) -> SimDisk {
+    store_under(snapshots, Fsync::Always)
+}
+
+/// The same under another policy: a weaker one makes the sequence skip ahead in the middle.
+fn store_under(snapshots: &[usize], fsync: Fsync) -> SimDisk {
     let disk = SimDisk::new(5);
-    let mut life = Life::open(&disk, 3).unwrap();
+    let mut life = Life::open_under(&disk, 3, fsync).unwrap();
     let registration = Registration {
         name: "w".into(),
         process: ProcessId::default(),
@@ -125,7 +135,7 @@ pub(crate) fn store(snapshots: &[usize]) -> SimDisk {
         }
         if step == 22 {
             drop(life);
-            life = Life::open(&disk, 4).unwrap();
+            life = Life::open_under(&disk, 4, fsync).unwrap();
         }
     }
     drop(life);
@@ -194,8 +204,10 @@ impl Known {
             return None;
         }
         let from = base.unwrap_or(0);
-        let gone = (from + 1..self.next_seq).find(|seq| !self.stands(harmed, *seq));
-        Some((base, gone.unwrap_or(self.next_seq) - 1))
+        let seqs = self.frames.iter().flat_map(|(_, _, seqs)| seqs.clone());
+        let behind: BTreeSet<u64> = seqs.filter(|seq| from < *seq).collect();
+        let run = behind.into_iter().take_while(|seq| self.stands(harmed, *seq));
+        Some((base, run.last().unwrap_or(from)))
     }
 }
 
@@ -293,7 +305,9 @@ fn check(known: &Known, harmed: &SimDisk, origin: &str) -> Came {
     assert_eq!(plan.base, provable.0, "another base\n{origin}");
     let mut expected = state_at(&known.whole, provable.1);
     expected.skip_ahead(Seq(plan.next_seq), plan.next_task);
-    assert_eq!(plan.digest, digest(&expected.image()), "not what was at {provable:?}\n{origin}");
+    let told =
+        format!("{provable:?}, missing {:?}, aside {:?}", plan.unreadable, plan.outcome.aside);
+    assert_eq!(plan.digest, digest(&expected.image()), "not what it should be: {told}\n{origin}");
     let aside = plan.carry_out(harmed, RANDOM).unwrap_or_else(|error| panic!("{error}\n{origin}"));
     assert!(harmed.files().iter().any(|path| path.starts_with(&aside)), "{aside}\n{origin}");
     check_repaired(known, &before, (harmed, &plan), origin);
@@ -440,13 +454,22 @@ fn foreign() -> SimDisk {
     disk.restarted()
 }
 
+// spec: REP-001, REP-010, REP-011, REP-020, REP-024, REP-027, REP-032, REP-040, REP-051
 #[test]
 fn what_is_left_of_a_store_is_what_its_repair_holds() {
     let foreign = foreign();
     let mut figures = BTreeMap::new();
-    for snapshots in [&[][..], &[12], &[8, 30]] {
-        let known = Known::of(store(snapshots));
-        let mut dice = Dice::new(snapshots.len() as u64);
+    let weak = Fsync::Never;
+    let stores: [(&[usize], Fsync); 5] = [
+        (&[], Fsync::Always),
+        (&[12], Fsync::Always),
+        (&[8, 30], Fsync::Always),
+        (&[], weak),
+        (&[12], weak),
+    ];
+    for (which, (snapshots, fsync)) in stores.into_iter().enumerate() {
+        let known = Known::of(store_under(snapshots, fsync));
+        let mut dice = Dice::new(which as u64);
         for round in 0..asked("MIDWATCH_REPAIRS", 400) {
             let disk = known.whole.fork();
             let mut harms = Vec::new();
@@ -455,7 +478,7 @@ fn what_is_left_of_a_store_is_what_its_repair_holds() {
                 harm.apply(&disk);
                 harms.push(harm);
             }
-            let origin = format!("{snapshots:?}, round {round}: {harms:?}");
+            let origin = format!("{snapshots:?}, {fsync:?}, round {round}: {harms:?}");
             *figures.entry(format!("{:?}", check(&known, &disk, &origin))).or_insert(0) += 1;
         }
     }

@@ -139,6 +139,7 @@ impl Crashes<'_> {
     }
 }
 
+// spec: REP-052, REP-053, REP-054
 #[test]
 fn a_power_cut_at_any_call_of_a_repair_and_of_the_next_one_changes_nothing() {
     let mut figures = BTreeMap::new();
@@ -187,6 +188,7 @@ fn an_error_at_any_call_of_a_repair_leaves_it_to_the_next_one() {
     println!("{runs} failed repairs");
 }
 
+// spec: REP-055
 #[test]
 fn a_file_system_without_links_is_repaired_by_renames() {
     for (name, known, disk) in harmed() {
@@ -282,6 +284,7 @@ impl DiskFile for LiarFile {
 
 /// W32: what a repair has written is read back, and is not installed when it is not what it
 /// should be.
+// spec: REP-050
 #[test]
 fn a_new_store_that_does_not_verify_is_not_installed() {
     let (_, known, harmed) = harmed().swap_remove(0);
@@ -309,6 +312,7 @@ fn a_new_store_that_does_not_verify_is_not_installed() {
 }
 
 /// W63: a repair says how much room it needs before it touches anything, and needs no more.
+// spec: REP-033
 #[test]
 fn a_repair_needs_the_room_that_it_says_and_says_so_first() {
     for (name, known, harmed) in harmed() {
@@ -373,6 +377,7 @@ fn a_damaged_store_is_left_alone_until_it_is_repaired_and_then_kept() {
     }
 }
 
+// spec: REP-025, REP-030, REP-031
 #[test]
 fn salvage_keeps_what_can_follow_and_names_what_cannot() {
     let known = Known::of(store(&[]));
