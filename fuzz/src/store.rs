@@ -209,6 +209,7 @@ fn made_up(bytes: &mut Bytes<'_>) {
         fn snapshot_begin(&mut self, _seq: u64) -> Result<(), String> {
             Ok(())
         }
+        fn snapshot_failed(&mut self) {}
         fn snapshot_record(&mut self, _record: Record<'_>) -> Result<(), String> {
             Ok(())
         }

@@ -2,7 +2,7 @@
 //! compared with what the records before it make up.
 
 use super::codec::{self, CodecError};
-use super::{Rebuild, digest};
+use super::{Rebuild, Rebuilding, digest};
 use crate::journal::disk::Disk;
 use crate::journal::{
     Header, JournalError, Place, Record, Replay as _, Report, SnapshotFile, Visitor, read_snapshot,

@@ -1,12 +1,10 @@
-//! The state as records of a snapshot, and back.
+//! The state as records of a snapshot.
 
-use super::codec::{self, CodecError, KIND_HEAD, KIND_TASK, KIND_WORKER, Kept};
+use super::codec::{self, KIND_HEAD, KIND_TASK, KIND_WORKER};
 use crate::journal::disk::Disk;
-use crate::journal::{JournalError, Record, Replay, SnapshotDone, SnapshotWriter};
-use crate::kernel::ids::Seq;
-use crate::kernel::{Head, Image, State, Table, Worker, apply};
+use crate::journal::{JournalError, SnapshotDone, SnapshotWriter};
+use crate::kernel::Image;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
 
 /// Hands every record of an image to `push`: the head, the workers, the tasks, in that order.
 /// The same state always gives the same records.
@@ -67,74 +65,4 @@ pub fn hex(bytes: &[u8]) -> String {
         }
     }
     text
-}
-
-/// Rebuilds a state from a snapshot and the records after it.
-#[derive(Default)]
-pub struct Rebuild {
-    head: Option<Head>,
-    tasks: Table,
-    workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
-    state: Option<State>,
-}
-
-impl Rebuild {
-    /// The state, once everything was replayed.
-    pub fn finish(mut self) -> State {
-        self.state();
-        self.state.unwrap_or_default()
-    }
-
-    /// The state so far; the first call closes the snapshot.
-    fn state(&mut self) -> &mut State {
-        self.state.get_or_insert_with(|| {
-            State::restore(Image {
-                head: self.head.take().unwrap_or_default(),
-                tasks: std::mem::take(&mut self.tasks),
-                workers: std::mem::take(&mut self.workers),
-            })
-        })
-    }
-}
-
-/// An unknown kind stops the replay unless the writer said that it may be skipped.
-fn unless_ignorable<T>(
-    decoded: Result<T, CodecError>,
-    record: Record<'_>,
-) -> Result<Option<T>, String> {
-    match decoded {
-        Ok(value) => Ok(Some(value)),
-        Err(CodecError::UnknownKind(_)) if record.ignorable => Ok(None),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-impl Replay for Rebuild {
-    fn snapshot_begin(&mut self, _seq: u64) -> Result<(), String> {
-        *self = Self::default();
-        Ok(())
-    }
-
-    fn snapshot_record(&mut self, record: Record<'_>) -> Result<(), String> {
-        match unless_ignorable(codec::decode_kept(record.kind, record.body), record)? {
-            Some(Kept::Head(head)) => self.head = Some(head),
-            Some(Kept::Worker(worker)) => {
-                self.workers.insert(worker.id, worker);
-            }
-            Some(Kept::Task(task)) => {
-                let id = task.id;
-                if !self.tasks.insert(*task) {
-                    return Err(format!("task {id} stands in the snapshot twice"));
-                }
-            }
-            None => {}
-        }
-        Ok(())
-    }
-
-    fn record(&mut self, seq: u64, record: Record<'_>) -> Result<(), String> {
-        let decoded = codec::decode(Seq(seq), record.kind, record.body);
-        let Some((stamp, event)) = unless_ignorable(decoded, record)? else { return Ok(()) };
-        apply(self.state(), &stamp, &event).map_err(|illegal| illegal.to_string())
-    }
 }

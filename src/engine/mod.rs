@@ -11,11 +11,13 @@ pub mod codec;
 pub mod dump;
 mod image;
 mod queue;
+mod rebuild;
 pub mod repair;
 mod start;
 mod turn;
 
-pub use image::{Rebuild, digest, for_each_record, hex, write_snapshot};
+pub use image::{digest, for_each_record, hex, write_snapshot};
+pub use rebuild::{Fold, Piece, Rebuild, Rebuilding};
 pub use start::Start;
 
 use crate::journal::disk::Disk;
@@ -203,7 +205,17 @@ impl<D: Disk> Engine<D> {
         host: Host,
         rules: Rules,
     ) -> Result<(Self, Recovery), JournalError> {
-        let mut rebuild = Rebuild::default();
+        Self::open_with(disk, options, host, rules, Rebuild::default())
+    }
+
+    /// The same, with another way to rebuild the state.
+    pub fn open_with(
+        disk: D,
+        options: Options,
+        host: Host,
+        rules: Rules,
+        mut rebuild: impl Rebuilding,
+    ) -> Result<(Self, Recovery), JournalError> {
         let (journal, recovery) = Journal::open(disk, options, host, &mut rebuild)?;
         let mut state = rebuild.finish();
         state.skip_to(Seq(journal.next_seq()));

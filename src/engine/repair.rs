@@ -6,7 +6,7 @@
 //! Nothing is removed, and nothing is changed before the result was read back and is what the plan
 //! promised.
 
-mod fold;
+mod run;
 
 use super::check::{check, load};
 use super::{digest, for_each_record, write_snapshot};
@@ -15,7 +15,7 @@ use crate::journal::repair::{Staged, space_needed};
 use crate::journal::{JournalError, Remains, Report, SKIP, SnapshotSize, TailClass, Unusable};
 use crate::kernel::State;
 use crate::kernel::ids::{Seq, TaskId};
-use fold::Fold;
+use run::Run;
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 
@@ -147,27 +147,27 @@ impl Plan {
         if base.is_none() && !remains.has_segments() {
             return Err(unrepairable("no segment and no snapshot can be read"));
         }
-        let mut fold = Fold::new(base, &state, u64::MAX);
-        remains.pieces(disk, &mut |piece| fold.take(piece))?;
-        if let Some(limit) = fold.refused_at {
+        let mut run = Run::new(base, &state, u64::MAX);
+        remains.remnants(disk, &mut |remnant| run.take(remnant))?;
+        if let Some(limit) = run.refused_at {
             // A whole record that can't follow: no part of its frame may count.
-            fold = Fold::new(base, &state, limit);
-            remains.pieces(disk, &mut |piece| fold.take(piece))?;
+            run = Run::new(base, &state, limit);
+            remains.remnants(disk, &mut |remnant| run.take(remnant))?;
         }
         let last_write = u64::from(matches!(fault, Fault::SuspiciousEnd(_)));
-        fold.end(remains.last_seq.max(fold.next - 1 + last_write));
+        run.end(remains.last_seq.max(run.next - 1 + last_write));
         if base.is_none() && !remains.has_beginning() {
-            check_salvageable(method, fold.applied_behind)?;
+            check_salvageable(method, run.applied_behind)?;
         }
-        let spent = fold.next.max(remains.last_seq.saturating_add(1));
+        let spent = run.next.max(remains.last_seq.saturating_add(1));
         let next_seq = spent.saturating_add(SKIP);
-        let next_task = TaskId(fold.next_task.0.max(1).saturating_add(SKIP));
-        let mut skipped = std::mem::take(&mut fold.skipped);
-        let (unreadable, salvageable) = (fold.unreadable.clone(), fold.applied_behind);
-        let nameless = fold.nameless();
+        let next_task = TaskId(run.next_task.0.max(1).saturating_add(SKIP));
+        let mut skipped = std::mem::take(&mut run.skipped);
+        let (unreadable, salvageable) = (run.unreadable.clone(), run.applied_behind);
+        let nameless = run.nameless();
         let mut outcome = match method {
-            Method::Cut => fold.cut(&mut skipped),
-            Method::Salvage => fold.salvaged(&skipped),
+            Method::Cut => run.cut(&mut skipped),
+            Method::Salvage => run.salvaged(&skipped),
         };
         outcome.state.check().map_err(|what| unrepairable(&what))?;
         outcome.state.skip_ahead(Seq(next_seq), next_task);

@@ -39,7 +39,7 @@ pub use frame::{Batch, Record};
 pub use lock::DirLock;
 pub use real::RealDisk;
 pub use recover::{Recovery, SKIP, SnapshotUsed, replay};
-pub use remains::{Piece, Remains, Unusable};
+pub use remains::{Remains, Remnant, Unusable};
 pub use reserve::RESERVE_FILE;
 pub use scan::{FrameAt, Place, Report, TailClass, Visitor, salvage, scan};
 pub use segment::Header;
@@ -121,11 +121,25 @@ pub trait Replay {
     /// A snapshot at this sequence follows. Not called when there is none.
     fn snapshot_begin(&mut self, seq: u64) -> Result<(), String>;
 
+    /// The snapshot turned out not to be whole: what it gave is to be forgotten. An older one, or
+    /// the whole journal, follows.
+    fn snapshot_failed(&mut self);
+
     /// A record of the snapshot.
     fn snapshot_record(&mut self, record: Record<'_>) -> Result<(), String>;
 
     /// A record of the journal behind the snapshot.
     fn record(&mut self, seq: u64, record: Record<'_>) -> Result<(), String>;
+
+    /// So many bytes of so many have been read; called once a frame.
+    fn progress(&mut self, done: u64, total: u64) {
+        let _ = (done, total);
+    }
+
+    /// Everything was given. The last chance to refuse: after it the start writes.
+    fn replayed(&mut self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -10,16 +10,16 @@ use super::frame::{self, Batch, RECORD_HEADER_BYTES, Record, Slot};
 use super::plan::{Plan, Segment};
 use super::repair;
 use super::reserve::Reserve;
-use super::scan::{End, Place, Report, TailClass, Visitor, read_plan, read_segments};
+use super::scan::{End, FrameAt, Place, Report, TailClass, Visitor, read_plan, read_segments};
 use super::segment::{
     FLAG_SKIPPED_AHEAD, FLAG_WEAK, FileKind, HEADER_BYTES, Header, Link, snapshot_path,
 };
-use super::snapshot::{self, SnapshotFile, read_snapshot};
+use super::snapshot::{self, SnapshotFile, take_records};
 use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, remove_if_there};
 use super::walk::Walk;
 use super::writer::{Counts, Journal, Salts, weak_flag};
 use super::{Host, Options, Replay};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// How far the sequence skips after a start that may have lost numbers already handed out.
 pub const SKIP: u64 = 1 << 20;
@@ -109,22 +109,54 @@ fn read(
             .previous_host(machine_id, boot_id)
             .map_err(|text| JournalError::RefusedStore { text })?;
     }
-    recovery.snapshot = choose_snapshot(disk, plan, upto, &mut recovery.passed_over)?;
-    let after = recovery.snapshot.map_or(0, |snapshot| snapshot.seq);
-    plan.check_covers(after)?;
-    if recovery.snapshot.is_some() {
-        let refused =
-            |text| JournalError::Refused { file: snapshot_path(after), offset: 0, seq: 0, text };
-        replay.snapshot_begin(after).map_err(refused)?;
-        read_snapshot(disk, after, |record| replay.snapshot_record(record))?;
+    let total: u64 = plan.segments.iter().map(|segment| segment.len).sum();
+    let snapshots = plan.snapshots.iter().rev().filter(|&&seq| seq <= upto);
+    for &seq in snapshots {
+        let found = feed_snapshot(disk, (seq, plan.store), total, replay)?;
+        if found.fault.is_none() {
+            let SnapshotFile { seq, records, bytes, .. } = found;
+            recovery.snapshot = Some(SnapshotUsed { seq, records, bytes });
+            break;
+        }
+        replay.snapshot_failed();
+        recovery.passed_over.push(found);
     }
-    let mut feed = Feed { replay, after, upto, records: 0, record_bytes: 0 };
+    let SnapshotUsed { seq: after, bytes: begun, .. } = recovery.snapshot.unwrap_or_default();
+    plan.check_covers(after)?;
+    let mut feed = Feed {
+        replay,
+        after,
+        upto,
+        records: 0,
+        record_bytes: 0,
+        lens: plan.segments.iter().map(|segment| segment.len).collect(),
+        begun,
+        total: begun.saturating_add(total),
+    };
     let end = read_segments(disk, plan, &mut feed)?;
+    feed.replay.replayed().map_err(|text| JournalError::RefusedStore { text })?;
     recovery.records = feed.records;
     let record_bytes = feed.record_bytes;
     recovery.tail = end.tail.clone();
     recovery.clean_close = end.clean_close;
     Ok((Found { recovery, record_bytes }, end))
+}
+
+/// Gives a snapshot to the replay while it is being checked, so that it is read once.
+fn feed_snapshot(
+    disk: &impl Disk,
+    (seq, store): (u64, Option<[u8; 16]>),
+    behind: u64,
+    replay: &mut impl Replay,
+) -> Result<SnapshotFile, JournalError> {
+    let file = snapshot_path(seq);
+    let refused = |text| JournalError::Refused { file: file.clone(), offset: 0, seq: 0, text };
+    replay.snapshot_begin(seq).map_err(refused)?;
+    snapshot::verify(disk, seq, store, &mut |frame| {
+        let done = frame.offset.saturating_add(frame.body.len() as u64);
+        replay.progress(done, done.saturating_add(behind));
+        take_records(&file, frame, |record| replay.snapshot_record(record))
+    })
 }
 
 /// Passes on the records behind the snapshot.
@@ -134,9 +166,23 @@ struct Feed<'r, R> {
     upto: u64,
     records: u64,
     record_bytes: u64,
+    /// Lengths of the segments that are still to come.
+    lens: VecDeque<u64>,
+    /// Bytes before the segment at hand.
+    begun: u64,
+    total: u64,
 }
 
 impl<R: Replay> Visitor for Feed<'_, R> {
+    fn frame(&mut self, frame: &FrameAt<'_>) -> Result<(), String> {
+        self.replay.progress(self.begun.saturating_add(frame.offset), self.total);
+        Ok(())
+    }
+
+    fn segment_end(&mut self) {
+        self.begun = self.begun.saturating_add(self.lens.pop_front().unwrap_or_default());
+    }
+
     fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
         if place.seq <= self.after || self.upto < place.seq {
             return Ok(());
@@ -145,24 +191,6 @@ impl<R: Replay> Visitor for Feed<'_, R> {
         self.record_bytes += (record.body.len() + RECORD_HEADER_BYTES) as u64;
         self.replay.record(place.seq, record)
     }
-}
-
-/// The newest snapshot that is whole; those passed over are noted.
-fn choose_snapshot(
-    disk: &impl Disk,
-    plan: &Plan,
-    upto: u64,
-    passed_over: &mut Vec<SnapshotFile>,
-) -> Result<Option<SnapshotUsed>, JournalError> {
-    for &seq in plan.snapshots.iter().rev().filter(|&&seq| seq <= upto) {
-        let found = snapshot::verify(disk, seq, plan.store)?;
-        if found.fault.is_none() {
-            let SnapshotFile { seq, records, bytes, .. } = found;
-            return Ok(Some(SnapshotUsed { seq, records, bytes }));
-        }
-        passed_over.push(found);
-    }
-    Ok(None)
 }
 
 /// Opens or creates a store; see [`Journal::open`].

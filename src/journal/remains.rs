@@ -53,7 +53,7 @@ pub struct Remains {
 
 /// What is found on the way through the segments.
 #[derive(Clone, Copy, Debug)]
-pub enum Piece<'a> {
+pub enum Remnant<'a> {
     /// No record from `from` up to the one before `to` was ever written.
     Skip {
         /// The sequence that was due.
@@ -123,7 +123,6 @@ impl Remains {
                 FileKind::Snapshot => parse_snapshot_name(&name).map(|seq| (0, seq)),
             };
             let Some((number, first_seq)) = named else { continue };
-            self.give(first_seq.saturating_sub(u64::from(kind == FileKind::Segment)));
             let path = format!("{dir}/{name}");
             let io = |source| JournalError::io("open", &path, source);
             match Walk::open(disk.open_read(&path).map_err(io)?, &path, kind)? {
@@ -136,6 +135,8 @@ impl Remains {
                 }
                 Err(fault) => {
                     self.reject(&path, &fault);
+                    // Its name is all that it says; a segment's is one further than was given.
+                    self.give(first_seq.saturating_sub(u64::from(kind == FileKind::Segment)));
                     self.last_segment = self.last_segment.max(number.min(SEQ_BELIEVED_MAX));
                 }
             }
@@ -201,7 +202,9 @@ impl Remains {
                 self.reject(&snapshot.path, &"it belongs to another store");
                 continue;
             }
-            if let Some(fault) = snapshot::verify(disk, seq, Some(self.store))?.fault {
+            self.give(seq);
+            let found = snapshot::verify(disk, seq, Some(self.store), &mut |_| Ok(()))?;
+            if let Some(fault) = found.fault {
                 self.reject(&snapshot_path(seq), &fault);
             } else {
                 self.host = (snapshot.header.machine_id, snapshot.header.boot_id);
@@ -212,10 +215,10 @@ impl Remains {
     }
 
     /// Every whole frame that counts, in order. What `take` fails with ends it.
-    pub fn pieces(
+    pub fn remnants(
         &self,
         disk: &impl Disk,
-        take: &mut impl FnMut(Piece<'_>) -> Result<(), JournalError>,
+        take: &mut impl FnMut(Remnant<'_>) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
         let mut before = None;
         for (index, segment) in self.segments.iter().enumerate() {
@@ -225,7 +228,7 @@ impl Remains {
                 && end.offset == previous.end
                 && (end.next_seq, end.checksum) != (previous.next_seq, previous.checksum)
             {
-                take(Piece::Apart)?;
+                take(Remnant::Apart)?;
             }
             let successor = self.segments.get(index + 1).map(|next| next.header);
             let successor = successor.filter(|next| next.previous.number == number);
@@ -264,7 +267,7 @@ fn read_segment(
     disk: &impl Disk,
     segment: &Segment,
     (before, successor): (Option<Way>, Option<Header>),
-    take: &mut impl FnMut(Piece<'_>) -> Result<(), JournalError>,
+    take: &mut impl FnMut(Remnant<'_>) -> Result<(), JournalError>,
 ) -> Result<Way, JournalError> {
     let Segment { path, header, .. } = segment;
     let io = |source| JournalError::io("open", path, source);
@@ -290,7 +293,7 @@ fn read_segment(
         if !arrived && header.copied_end <= at {
             arrived = true;
             if let Some(from) = due_before_own(header, reached, before) {
-                take(Piece::Skip { from, to: header.resume_seq })?;
+                take(Remnant::Skip { from, to: header.resume_seq })?;
             }
             reached.next_seq = header.resume_seq;
         }
@@ -305,10 +308,10 @@ fn read_segment(
         }
         let offset = frame.offset.saturating_add(length(header.alignment));
         reached = Reached { offset, next_seq: head.next_seq(), checksum: head.crc };
-        take(Piece::Frame(FrameAt::of(path, header.copied_end, &frame)))?;
+        take(Remnant::Frame(FrameAt::of(path, header.copied_end, &frame)))?;
         for (seq, at, record) in Records::new(head, frame.body) {
             let place = Place { file: path, offset: frame.offset.saturating_add(at), seq };
-            take(Piece::Record(place, record))?;
+            take(Remnant::Record(place, record))?;
         }
     }
 }

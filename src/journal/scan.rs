@@ -76,6 +76,9 @@ pub trait Visitor {
         Ok(())
     }
 
+    /// The segment was read to its end.
+    fn segment_end(&mut self) {}
+
     /// A record.
     fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
         let _ = (place, record);
@@ -175,7 +178,7 @@ pub fn scan(disk: &impl Disk, visitor: &mut impl Visitor) -> Result<Report, Jour
     };
     let mut good = 0;
     for &seq in &plan.snapshots {
-        let found = snapshot::verify(disk, seq, plan.store)?;
+        let found = snapshot::verify(disk, seq, plan.store, &mut |_| Ok(()))?;
         if found.fault.is_none() {
             good = seq;
         }
@@ -256,6 +259,7 @@ pub(super) fn read_segments(
         totals.0 += walk.frames;
         totals.1 += walk.records;
         totals.2 += walk.record_bytes;
+        visitor.segment_end();
         next_seq = Some(walk.next_seq);
         if let Some(mut end) = end {
             (end.frames, end.records, end.record_bytes) = totals;

@@ -11,7 +11,7 @@ use super::frame::{
 };
 use super::segment::{FileKind, HEADER_BYTES, Header, HeaderFault, snapshot_path};
 use super::store::{SNAPSHOT_DIR, remove_if_there};
-use super::walk::Walk;
+use super::walk::{Frame, Walk};
 
 /// A snapshot as a scan finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,24 +28,28 @@ pub struct SnapshotFile {
     pub fault: Option<String>,
 }
 
-/// Reads a snapshot through and checks all of it.
+/// What becomes of a frame of a snapshot that is read.
+type Take<'t> = &'t mut dyn FnMut(&Frame<'_>) -> Result<(), JournalError>;
+
+/// Reads a snapshot through and checks all of it. Each whole frame goes to `take` at once, before
+/// it is known whether the rest is whole too.
 pub(super) fn verify(
     disk: &impl Disk,
     seq: u64,
     store: Option<[u8; 16]>,
+    take: Take<'_>,
 ) -> Result<SnapshotFile, JournalError> {
-    let file = snapshot_path(seq);
-    let found = SnapshotFile { seq, file: file.clone(), ..SnapshotFile::default() };
-    verify_at(disk, &file, found, store)
+    let found = SnapshotFile { seq, file: snapshot_path(seq), ..SnapshotFile::default() };
+    verify_at(disk, found, store, take)
 }
 
 fn verify_at(
     disk: &impl Disk,
-    path: &str,
     mut found: SnapshotFile,
     store: Option<[u8; 16]>,
+    take: Take<'_>,
 ) -> Result<SnapshotFile, JournalError> {
-    let mut walk = match open(disk, path)? {
+    let mut walk = match open(disk, &found.file)? {
         Ok(walk) => walk,
         Err(fault) => {
             found.fault = Some(fault.to_string());
@@ -54,16 +58,20 @@ fn verify_at(
     };
     found.bytes = walk.len();
     if store.is_some_and(|store| store != walk.header.store) {
-        return Err(JournalError::Foreign { file: path.to_owned() });
+        return Err(JournalError::Foreign { file: found.file });
     }
     if walk.header.first_seq != found.seq {
         found.fault = Some(format!("the header says sequence {}", walk.header.first_seq));
         return Ok(found);
     }
     while !walk.ended {
-        if let Err(fault) = walk.step()? {
-            found.fault = Some(format!("at byte {}: {fault}", walk.offset));
-            break;
+        let offset = walk.offset;
+        match walk.step()? {
+            Ok(frame) => take(&frame)?,
+            Err(fault) => {
+                found.fault = Some(format!("at byte {offset}: {fault}"));
+                break;
+            }
         }
     }
     found.records = walk.records;
@@ -92,14 +100,24 @@ pub fn read_snapshot(
     let mut walk = open(disk, &file)?.map_err(|fault| unreadable(fault.to_string()))?;
     while !walk.ended {
         let frame = walk.step()?.map_err(|fault| unreadable(fault.to_string()))?;
-        for (number, at, record) in Records::new(frame.head, frame.body) {
-            take(record).map_err(|text| JournalError::Refused {
-                file: file.clone(),
-                offset: frame.offset.saturating_add(at),
-                seq: number,
-                text,
-            })?;
-        }
+        take_records(&file, &frame, &mut take)?;
+    }
+    Ok(())
+}
+
+/// Gives the records of one frame to `take`; its refusal gets the place of the record.
+pub(super) fn take_records(
+    file: &str,
+    frame: &Frame<'_>,
+    mut take: impl FnMut(Record<'_>) -> Result<(), String>,
+) -> Result<(), JournalError> {
+    for (number, at, record) in Records::new(frame.head, frame.body) {
+        take(record).map_err(|text| JournalError::Refused {
+            file: file.to_owned(),
+            offset: frame.offset.saturating_add(at),
+            seq: number,
+            text,
+        })?;
     }
     Ok(())
 }
@@ -249,7 +267,7 @@ impl<D: Disk> SnapshotWriter<D> {
             fault: None,
         };
         let blank = SnapshotFile { records: 0, bytes: 0, ..wanted.clone() };
-        let found = verify_at(&self.disk, &self.aside, blank, Some(self.header.store))?;
+        let found = verify_at(&self.disk, blank, Some(self.header.store), &mut |_| Ok(()))?;
         if found != wanted {
             let what = found.fault.unwrap_or_else(|| "it is shorter than it was".to_owned());
             return Err(JournalError::SnapshotUnreadable { file: self.aside, what });

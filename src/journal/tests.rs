@@ -27,6 +27,10 @@ impl Replay for Seen {
         Ok(())
     }
 
+    fn snapshot_failed(&mut self) {
+        (self.snapshot, self.image) = (None, Vec::new());
+    }
+
     fn snapshot_record(&mut self, record: Record<'_>) -> Result<(), String> {
         self.image.push((record.kind, record.body.to_vec()));
         Ok(())

@@ -5,6 +5,7 @@ use super::event::{
     StopRequested, Submitted, WorkerJoined, WorkerMoved,
 };
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
+use super::shared::Shared;
 use super::state::{State, Worker};
 use super::status::{IllegalEdge, Outcome, Reason, Status};
 use super::task::{Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Task, Transition};
@@ -178,7 +179,7 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
     });
     let task = Task {
         id: *id,
-        kind: state.shared_kind(&spec.kind),
+        kind: spec.kind.clone(),
         payload: spec.payload.clone(),
         status: Status::Pending,
         priority: spec.priority,
@@ -190,7 +191,7 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
         created: stamp.wall,
         updated: stamp.wall,
         born: stamp.seq,
-        extra: Some(born_with).filter(|extra| *extra != Extra::default()).map(Box::new),
+        extra: Some(born_with).filter(|extra| *extra != Extra::default()).map(Shared::new),
         life: carried.map(Box::new),
     };
     state.seen.life = state.seen.life.max(stamp.life);
@@ -215,9 +216,7 @@ fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
         enter(task, stamp, Status::Running, Reason::Dispatched, &Line::default());
         let number = task.attempt_count().saturating_add(1);
         let waited = stamp.life.since(task.due);
-        if let Some(extra) = task.extra.as_mut() {
-            extra.at = None; // a wall time holds up the first run only
-        }
+        task.forget_at(); // a wall time holds up the first run only
         let life = life(task);
         life.progress = None;
         life.lease = Some(Lease {
@@ -370,9 +369,7 @@ fn hurried(state: &mut State, stamp: &Stamp, event: &Hurried) -> Applied {
     }
     state.change(event.task, stamp, |task| {
         task.due = stamp.life.min(task.due);
-        if let Some(extra) = task.extra.as_mut() {
-            extra.at = None;
-        }
+        task.forget_at();
         remark(task, stamp, "made due at once".into());
     })
 }

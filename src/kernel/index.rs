@@ -4,6 +4,7 @@
 //! it, put its entries in. No hot path walks all tasks; each looks at the front of one set.
 
 use super::ids::{LifeTime, ServiceTime, TaskId, Timestamp, WorkerId};
+use super::idset::IdSet;
 use super::status::Status;
 use super::task::Task;
 use super::text::Text;
@@ -12,19 +13,36 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Place in the queue: priority, then when it was due, then id.
 pub type Rank = (i32, LifeTime, TaskId);
 
+/// The due tasks of one type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// By priority, each line by when its tasks were due; no line is empty.
+    lines: BTreeMap<i32, BTreeSet<(LifeTime, TaskId)>>,
+}
+
+impl Queue {
+    /// The tasks in the order of their dispatch.
+    pub fn iter(&self) -> impl Iterator<Item = Rank> {
+        let lines = self.lines.iter();
+        lines.flat_map(|(priority, line)| line.iter().map(|(due, id)| (*priority, *due, *id)))
+    }
+}
+
 /// The derived sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
     /// Waiting tasks that are due, by type.
-    pub ready: BTreeMap<Text, BTreeSet<Rank>>,
-    /// The same, whatever their type, by when they were due.
-    pub overdue: BTreeSet<(LifeTime, TaskId)>,
+    pub ready: BTreeMap<Text, Queue>,
+    /// The first task of each line of each queue: the one that has waited longest is among them.
+    fronts: BTreeSet<(LifeTime, TaskId)>,
+    /// How many tasks are due.
+    ready_count: usize,
     /// Waiting tasks that are due later, on the life clock.
     pub sleeping: BTreeSet<(LifeTime, TaskId)>,
     /// Waiting tasks that are due at a wall time.
     pub dated: BTreeSet<(Timestamp, TaskId)>,
     /// All tasks, by status.
-    pub by_status: BTreeMap<Status, BTreeSet<TaskId>>,
+    pub by_status: BTreeMap<Status, IdSet>,
     /// Leased tasks by the end of their lease.
     pub lease_ends: BTreeSet<(ServiceTime, TaskId)>,
     /// Leased tasks by worker.
@@ -40,10 +58,6 @@ pub(super) struct Seen {
     pub(super) wall: Timestamp,
     /// The life clock.
     pub(super) life: LifeTime,
-}
-
-fn rank(task: &Task) -> Rank {
-    (task.priority, task.due, task.id)
 }
 
 impl Index {
@@ -75,19 +89,36 @@ impl Index {
     }
 
     fn insert_ready(&mut self, task: &Task) {
-        self.overdue.insert((task.due, task.id));
-        if let Some(ranks) = self.ready.get_mut(&*task.kind) {
-            ranks.insert(rank(task));
-        } else {
-            self.ready.insert(task.kind.clone(), BTreeSet::from([rank(task)]));
+        if !self.ready.contains_key(&*task.kind) {
+            self.ready.insert(task.kind.clone(), Queue::default());
         }
+        let Some(queue) = self.ready.get_mut(&*task.kind) else { return };
+        let line = queue.lines.entry(task.priority).or_default();
+        let front = line.first().copied();
+        line.insert((task.due, task.id));
+        self.ready_count = self.ready_count.saturating_add(1);
+        Self::move_front(&mut self.fronts, front, line.first().copied());
+    }
+
+    fn move_front(
+        fronts: &mut BTreeSet<(LifeTime, TaskId)>,
+        from: Option<(LifeTime, TaskId)>,
+        to: Option<(LifeTime, TaskId)>,
+    ) {
+        if from == to {
+            return;
+        }
+        if let Some(from) = from {
+            fronts.remove(&from);
+        }
+        fronts.extend(to);
     }
 
     /// Takes the entries of `task` out. Its key stays: it names the task for as long as the task
     /// is kept.
     pub(super) fn remove(&mut self, task: &Task) {
         if let Some(ids) = self.by_status.get_mut(&task.status) {
-            ids.remove(&task.id);
+            ids.remove(task.id);
         }
         if let Some(lease) = task.lease() {
             self.lease_ends.remove(&(lease.ends, task.id));
@@ -105,10 +136,30 @@ impl Index {
     }
 
     fn remove_ready(&mut self, task: &Task) -> bool {
-        // An emptied set of a type is kept: types are few, and come back.
-        let removed =
-            self.ready.get_mut(&*task.kind).is_some_and(|ranks| ranks.remove(&rank(task)));
-        removed && self.overdue.remove(&(task.due, task.id))
+        // An emptied queue of a type is kept: types are few, and come back.
+        let Some(queue) = self.ready.get_mut(&*task.kind) else { return false };
+        let Some(line) = queue.lines.get_mut(&task.priority) else { return false };
+        let front = line.first().copied();
+        if !line.remove(&(task.due, task.id)) {
+            return false;
+        }
+        let next = line.first().copied();
+        if next.is_none() {
+            queue.lines.remove(&task.priority);
+        }
+        self.ready_count = self.ready_count.saturating_sub(1);
+        Self::move_front(&mut self.fronts, front, next);
+        true
+    }
+
+    /// When the due task that has waited longest was due.
+    pub fn oldest_due(&self) -> Option<LifeTime> {
+        self.fronts.first().map(|(due, _)| *due)
+    }
+
+    /// How many tasks are due.
+    pub const fn ready_count(&self) -> usize {
+        self.ready_count
     }
 
     /// The next sleeping task that is due by `seen`.
@@ -118,13 +169,8 @@ impl Index {
         slept.map(|(_, id)| *id).or_else(|| dated.map(|(_, id)| *id))
     }
 
-    /// The text under which the type is already known, so that all its tasks share it.
-    pub(super) fn shared_kind(&self, kind: &Text) -> Text {
-        self.ready.get_key_value(&**kind).map_or(kind, |(known, _)| known).clone()
-    }
-
     /// How many tasks have that status.
     pub fn count(&self, status: Status) -> usize {
-        self.by_status.get(&status).map_or(0, BTreeSet::len)
+        self.by_status.get(&status).map_or(0, IdSet::len)
     }
 }

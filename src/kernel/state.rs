@@ -2,11 +2,11 @@
 
 use super::event::{Registration, Stamp, Standing, Started};
 use super::ids::{Fence, LifeTime, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
-use super::index::{Index, Rank, Seen};
+use super::idset::IdSet;
+use super::index::{Index, Queue, Rank, Seen};
 use super::status::Status;
 use super::table::Table;
 use super::task::Task;
-use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -155,18 +155,18 @@ impl State {
 
     /// The tasks with that status, oldest first.
     pub fn with_status(&self, status: Status) -> impl DoubleEndedIterator<Item = &Task> {
-        let ids = self.index.by_status.get(&status).into_iter().flatten();
-        ids.filter_map(|id| self.tasks.get(*id))
+        let ids = self.index.by_status.get(&status).into_iter().flat_map(IdSet::iter);
+        ids.filter_map(|id| self.tasks.get(id))
     }
 
     /// The due tasks of one type, in the order of their dispatch.
     pub fn ready(&self, kind: &str) -> impl Iterator<Item = Rank> {
-        self.index.ready.get(kind).into_iter().flatten().copied()
+        self.index.ready.get(kind).into_iter().flat_map(Queue::iter)
     }
 
     /// Whether any task is due.
     pub fn has_ready(&self) -> bool {
-        !self.index.overdue.is_empty()
+        0 < self.index.ready_count()
     }
 
     /// Moves at most `max` tasks whose time has come into the ready sets; whether more remain.
@@ -230,11 +230,6 @@ impl State {
         self.seen.life = self.seen.life.max(stamp.life);
     }
 
-    /// The text under which `kind` is shared.
-    pub(super) fn shared_kind(&self, kind: &Text) -> Text {
-        self.index.shared_kind(kind)
-    }
-
     /// Recomputes every derived set and compares: the first difference, in words.
     ///
     /// Costs as much as all tasks; for tests, the simulator, and the end of a recovery there.
@@ -250,29 +245,32 @@ impl State {
                 Err(format!("the derived set `{name}` is not what the tasks say"))
             }
         };
-        let filled =
-            |map: &BTreeMap<Status, BTreeSet<TaskId>>| -> BTreeMap<Status, BTreeSet<TaskId>> {
-                map.iter()
-                    .filter(|(_, ids)| !ids.is_empty())
-                    .map(|(s, ids)| (*s, ids.clone()))
-                    .collect()
-            };
+        let filled = |map: &BTreeMap<Status, IdSet>| -> BTreeMap<Status, IdSet> {
+            map.iter()
+                .filter(|(_, ids)| !ids.is_empty())
+                .map(|(s, ids)| (*s, ids.clone()))
+                .collect()
+        };
         same("by_status", filled(&self.index.by_status) == filled(&fresh.by_status))?;
         same("lease_ends", self.index.lease_ends == fresh.lease_ends)?;
         same("held", self.index.held == fresh.held)?;
         same("keys", self.index.keys == fresh.keys)?;
         same("waiting", waiting(&self.index) == waiting(&fresh))?;
-        let ready: usize = self.index.ready.values().map(BTreeSet::len).sum();
-        same("overdue", ready == self.index.overdue.len())
+        same("ready_count", ready(&self.index).count() == self.index.ready_count())?;
+        let oldest = ready(&self.index).map(|(_, due, _)| due).min();
+        same("fronts", oldest == self.index.oldest_due())
     }
+}
+
+fn ready(index: &Index) -> impl Iterator<Item = Rank> {
+    index.ready.values().flat_map(Queue::iter)
 }
 
 /// All waiting tasks, due or not: which of the sets holds one depends on the clock last seen.
 fn waiting(index: &Index) -> BTreeSet<TaskId> {
-    let ready = index.ready.values().flatten().map(|(_, _, id)| *id);
     let asleep = index.sleeping.iter().map(|(_, id)| *id);
     let dated = index.dated.iter().map(|(_, id)| *id);
-    ready.chain(asleep).chain(dated).collect()
+    ready(index).map(|(_, _, id)| id).chain(asleep).chain(dated).collect()
 }
 
 /// The invariants of one task.

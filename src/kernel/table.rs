@@ -4,7 +4,10 @@
 //! copies a chunk only when it changes a task of one that a snapshot still holds.
 
 use super::ids::TaskId;
-use super::task::Task;
+use super::shared::Shared;
+use super::task::{Extra, Task};
+use super::text::Text;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Tasks in one chunk: small, so that copying one on write is cheap.
@@ -12,11 +15,15 @@ const CHUNK: u64 = 64;
 
 type Chunk = Vec<Option<Task>>;
 
-/// The tasks by id. A gap of ids that were skipped costs one pointer per [`CHUNK`] of them.
+/// The tasks by id, with what neighbours have in common kept once. A gap of ids that were skipped costs one pointer per [`CHUNK`] of them.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     chunks: Vec<Option<Arc<Chunk>>>,
     len: usize,
+    /// The types, each under the one text that all its tasks share.
+    kinds: BTreeSet<Text>,
+    /// What the task inserted last had besides: most have the same, who submitted them.
+    extra: Option<Shared<Extra>>,
 }
 
 /// Where a task is; none for an id beyond what this machine can address.
@@ -50,7 +57,8 @@ impl Table {
     }
 
     /// Puts a task in its place; whether the place was free.
-    pub fn insert(&mut self, task: Task) -> bool {
+    pub fn insert(&mut self, mut task: Task) -> bool {
+        self.share(&mut task);
         let Some((chunk, slot)) = place(task.id) else { return false };
         if self.chunks.len() <= chunk {
             self.chunks.resize(chunk.saturating_add(1), None);
@@ -67,6 +75,19 @@ impl Table {
         *place = Some(task);
         self.len = self.len.saturating_add(1);
         true
+    }
+
+    fn share(&mut self, task: &mut Task) {
+        if let Some(known) = self.kinds.get(&*task.kind) {
+            task.kind = known.clone();
+        } else {
+            self.kinds.insert(task.kind.clone());
+        }
+        if task.extra.is_some() && task.extra == self.extra {
+            task.extra.clone_from(&self.extra);
+        } else {
+            self.extra.clone_from(&task.extra);
+        }
     }
 
     /// All tasks, oldest first.

@@ -4,6 +4,7 @@ use super::event::Actor;
 use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
+use super::shared::Shared;
 use super::status::{Outcome, Reason, Status, Stop};
 use super::text::Text;
 use crate::limits::{ATTEMPTS_KEPT, TRANSITIONS_KEPT};
@@ -139,7 +140,7 @@ pub struct Task {
     pub born: Seq,
     /// What few tasks have.
     #[n(13)]
-    pub extra: Option<Box<Extra>>,
+    pub extra: Option<Shared<Extra>>,
     /// What happened to it since.
     #[n(14)]
     pub life: Option<Box<Life>>,
@@ -406,6 +407,13 @@ impl Task {
     /// Not before this wall time.
     pub fn at(&self) -> Option<Timestamp> {
         self.extra.as_ref()?.at
+    }
+
+    /// Lets it be due by the life clock alone.
+    pub fn forget_at(&mut self) {
+        if let Some(extra) = self.extra.as_mut().filter(|extra| extra.at.is_some()) {
+            extra.make_mut().at = None;
+        }
     }
 
     /// The task that this one runs again.

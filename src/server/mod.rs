@@ -24,6 +24,7 @@ mod peer;
 mod problems;
 mod pulse;
 mod readable;
+mod replay;
 mod rules;
 mod run;
 mod socket;

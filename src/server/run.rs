@@ -6,6 +6,7 @@ use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
 use super::host::{Core, Helpers, Host};
 use super::peer::{Doors, find_group};
 use super::pulse::Pulse;
+use super::replay::Replayer;
 use super::rules::{Kinds, journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
@@ -178,8 +179,7 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
         boot_id: short(&boot_id),
         random: rand::random(),
     };
-    let (mut engine, recovery) =
-        Engine::open(disk, journal_options(config), host, rules_from(config))?;
+    let (mut engine, recovery) = recover(disk, config, host)?;
     engine.set_snapshot_after(config.journal.snapshot_after);
     let run_dir = data_dir.join("run");
     let dead = engine
@@ -206,6 +206,22 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
         tracing::error!("{suspicious}");
     }
     Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
+}
+
+/// Opens the engine, on two cores. A record that can't follow is looked for once more on one, for
+/// only then the refusal names its place; nothing has been written by then.
+fn recover(
+    disk: RealDisk,
+    config: &Config,
+    host: journal::Host,
+) -> Result<(Core, journal::Recovery), JournalError> {
+    let (options, rules) = (journal_options(config), rules_from(config));
+    match Engine::open_with(disk.clone(), options, host, rules.clone(), Replayer::new()) {
+        Err(JournalError::Refused { .. } | JournalError::RefusedStore { .. }) => {
+            Engine::open(disk, options, host, rules)
+        }
+        opened => opened,
+    }
 }
 
 /// Sixteen bytes that stand for a text of any length.

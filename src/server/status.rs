@@ -183,9 +183,8 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
 }
 
 fn figures(state: &State, facts: &Facts<'_>) -> Figures {
-    let oldest = state.index().overdue.first();
     let mut figures = Figures {
-        oldest_waiting: oldest.map(|(due, _)| facts.now.life.since(*due)),
+        oldest_waiting: state.index().oldest_due().map(|due| facts.now.life.since(due)),
         ..Figures::default()
     };
     for worker in state.workers() {
@@ -222,7 +221,7 @@ fn point(critical: bool, what: String, commands: &[String]) -> Attention {
 
 fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis) -> Vec<Attention> {
     let mut points = Vec::new();
-    let waiting = state.index().overdue.len();
+    let waiting = state.index().ready_count();
     // Workers need a moment to register after a start.
     let waited = figures.oldest_waiting.unwrap_or_default().min(uptime);
     if figures.alive == 0 && 0 < waiting && WORKERLESS_MAX < waited {

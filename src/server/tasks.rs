@@ -238,7 +238,7 @@ fn read_since(text: &str) -> Result<Timestamp, Failure> {
 fn part(facts: &Facts<'_>, filter: &Filter, from: TaskId, most: usize) -> Part {
     let state = facts.engine.state();
     let sets = filter.statuses.iter().filter_map(|status| state.index().by_status.get(status));
-    let mut fronts: Vec<_> = sets.map(|set| set.range(..from).rev().copied().peekable()).collect();
+    let mut fronts: Vec<_> = sets.map(|set| set.below(from).rev().peekable()).collect();
     let mut part = Part { tasks: Vec::new(), next: None, visited: 0, total: state.task_count() };
     let mut bytes = 0;
     loop {

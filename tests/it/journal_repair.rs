@@ -489,6 +489,24 @@ fn the_directory_of_a_repair_may_be_named_as_for_every_command() {
     let (code, _, err) = tool(&["repair", dir.path().to_str().unwrap()]);
     assert_eq!(code, 2, "{err}");
     assert!(err.starts_with("error: there is no store in "), "{err}");
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "not even a lock");
+}
+
+// spec: REP-004
+#[test]
+fn a_repair_is_made_by_whom_the_store_belongs_to() {
+    let bench = long();
+    flip(&bench, 1, 1);
+    if std::os::unix::fs::chown(bench.path(), Some(12_345), None).is_err() {
+        eprintln!("SKIPPED: only root may give a directory away");
+        return;
+    }
+    let before = image(bench.path());
+    let (code, _, err) = on(&bench, &["repair"]);
+    assert_eq!(code, 7, "{err}");
+    assert!(err.starts_with("error: DIR belongs to uid 12345"), "{err}");
+    assert_eq!(before, image(bench.path()));
+    assert_eq!(on(&bench, &["repair", "--dry-run"]).0, 0);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 //! tool and of the format look at.
 
 use midwatch::engine::dump::{kept_json, record_json};
-use midwatch::engine::{Engine, Input, Output, Rebuild, Start, Ticket, codec, write_snapshot};
+use midwatch::engine::{
+    Engine, Input, Output, Rebuild, Rebuilding, Start, Ticket, codec, write_snapshot,
+};
 use midwatch::engine::{for_each_record, hex};
 use midwatch::journal::segment::HEADER_BYTES;
 use midwatch::journal::{FrameAt, Host, Options, Place, RealDisk, Record, Visitor};

@@ -249,6 +249,7 @@ fn a_record_that_cannot_follow_those_before_it_is_damage() {
         fn snapshot_begin(&mut self, _: u64) -> Result<(), String> {
             Ok(())
         }
+        fn snapshot_failed(&mut self) {}
         fn snapshot_record(&mut self, _: Record<'_>) -> Result<(), String> {
             Ok(())
         }

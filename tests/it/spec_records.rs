@@ -162,7 +162,7 @@ fn documented_type(rust: &str) -> (String, bool) {
     if let Some(inner) = inner("Option<") {
         return (documented_type(inner).0, true);
     }
-    if let Some(inner) = inner("Box<") {
+    if let Some(inner) = inner("Box<").or_else(|| inner("Shared<")) {
         return documented_type(inner);
     }
     if let Some(inner) = inner("Vec<").or_else(|| inner("VecDeque<")) {

@@ -55,6 +55,10 @@ impl Replay for History {
         Ok(())
     }
 
+    fn snapshot_failed(&mut self) {
+        *self = Self::default();
+    }
+
     fn snapshot_record(&mut self, record: Record<'_>) -> Result<(), String> {
         let (seq, body) = record.body.split_first_chunk().unwrap();
         self.records.push((u64::from_le_bytes(*seq), body.to_vec()));

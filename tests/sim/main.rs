@@ -16,6 +16,7 @@ mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
+mod model;
 mod repair;
 mod repair_crash;
 mod repair_rules;

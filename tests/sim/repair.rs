@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use midwatch::engine::repair::{Diagnosis, Method, Plan, diagnose};
-use midwatch::engine::{Engine, Input, Output, Rebuild, Start, Ticket, digest, write_snapshot};
+use midwatch::engine::{Engine, Input, Output, Rebuild, Rebuilding, Start, Ticket};
+use midwatch::engine::{digest, write_snapshot};
 use midwatch::journal::segment::{parse_segment_name, parse_snapshot_name};
 use midwatch::journal::{
     FrameAt, Fsync, Header, Host, JournalError, Options, Visitor, replay, salvage, scan,

@@ -120,7 +120,7 @@ impl Crashes<'_> {
         let trail = disk.take_trail();
         self.depth += 1;
         if self.depth < DEPTH {
-            for _ in 0..3 {
+            for _ in 0..2 {
                 self.crash(&trail[dice.below(trail.len())], 2, dice, origin);
             }
         }
@@ -151,7 +151,7 @@ fn a_power_cut_at_any_call_of_a_repair_and_of_the_next_one_changes_nothing() {
         let mut crashes =
             Crashes { known: &known, before: &before, plan: &plan, states: 0, depth: 0 };
         let mut dice = Dice::new(1);
-        let states = usize::try_from(asked("MIDWATCH_REPAIR_STATES", 4)).unwrap();
+        let states = usize::try_from(asked("MIDWATCH_REPAIR_STATES", 3)).unwrap();
         for point in disk.take_trail() {
             crashes.crash(&point, states, &mut dice, name);
             // The process alone may end as well.

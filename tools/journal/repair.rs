@@ -36,6 +36,12 @@ pub(crate) struct Wanted {
 /// Repairs the store, or says what a repair would do; the exit code.
 pub(crate) fn run(store: &Store, wanted: Wanted, out: &mut impl Write) -> Result<u8, Failure> {
     let refused = |error: JournalError| refusal(store, &error);
+    if !store.holds_anything() {
+        store.check_there(&Report::default())?; // no lock file where there is no store
+    }
+    if !wanted.dry_run {
+        store.check_owner()?;
+    }
     let lock = if wanted.dry_run { DirLock::probe } else { DirLock::acquire };
     let _lock = lock(&store.path).map_err(refused)?;
     if is_pending(&store.disk).map_err(refused)? {

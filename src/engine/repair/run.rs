@@ -3,14 +3,14 @@
 use super::{Outcome, Skipped, Span, unrepairable};
 use crate::engine::check::is_ignorable;
 use crate::engine::codec::{self, CodecError};
-use crate::journal::{FrameAt, JournalError, Piece, Place, Record, SKIP};
+use crate::journal::{FrameAt, JournalError, Place, Record, Remnant, SKIP};
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::{Seq, TaskId};
 use crate::kernel::{State, apply};
 use std::collections::BTreeSet;
 
 /// Takes the records of a store in their order, and finds where the unbroken run ends.
-pub(super) struct Fold {
+pub(super) struct Run {
     base: u64,
     /// Frames from this sequence on are behind the hole, whatever they look like.
     limit: u64,
@@ -41,7 +41,7 @@ pub(super) struct Fold {
     pub(super) next_task: TaskId,
 }
 
-impl Fold {
+impl Run {
     pub(super) fn new(base: Option<u64>, state: &State, limit: u64) -> Self {
         let base = base.unwrap_or(0);
         Self {
@@ -65,28 +65,28 @@ impl Fold {
         }
     }
 
-    pub(super) fn take(&mut self, piece: Piece<'_>) -> Result<(), JournalError> {
+    pub(super) fn take(&mut self, remnant: Remnant<'_>) -> Result<(), JournalError> {
         if self.refused_at.is_some() {
             return Ok(()); // all of it is read once more
         }
-        match piece {
-            Piece::Skip { from, to } => {
+        match remnant {
+            Remnant::Skip { from, to } => {
                 if self.next < to {
                     self.miss_up_to(from);
                     self.next = self.next.max(to);
                 }
                 Ok(())
             }
-            Piece::Apart => {
+            Remnant::Apart => {
                 self.apart = true;
                 Ok(())
             }
-            Piece::Frame(frame) => {
+            Remnant::Frame(frame) => {
                 self.begin_frame(&frame);
                 Ok(())
             }
-            Piece::Record(place, record) if self.taking => self.record(place, record),
-            Piece::Record(..) => Ok(()),
+            Remnant::Record(place, record) if self.taking => self.record(place, record),
+            Remnant::Record(..) => Ok(()),
         }
     }
 

@@ -1,0 +1,128 @@
+//! From the records of a snapshot and a journal back to the state, in two steps: [`Piece`] is one
+//! record decoded, which needs no state, and [`Fold`] puts the pieces together. [`Rebuild`] does
+//! one after the other; a host with a second core may do them side by side.
+
+use super::codec::{self, CodecError, Kept};
+use crate::journal::{Record, Replay};
+use crate::kernel::event::{Event, Stamp};
+use crate::kernel::ids::Seq;
+use crate::kernel::{Head, Image, State, Table, Worker, apply};
+use std::collections::BTreeMap;
+
+/// One record, decoded.
+#[derive(Debug)]
+pub enum Piece {
+    /// Of a snapshot.
+    Kept(Kept),
+    /// Of the journal.
+    Event(Stamp, Event),
+}
+
+impl Piece {
+    /// A record of a snapshot; none when nobody needs to know its kind.
+    pub fn of_snapshot(record: Record<'_>) -> Result<Option<Self>, String> {
+        unless_ignorable(codec::decode_kept(record.kind, record.body).map(Self::Kept), record)
+    }
+
+    /// A record of the journal; none when nobody needs to know its kind.
+    pub fn of_journal(seq: u64, record: Record<'_>) -> Result<Option<Self>, String> {
+        let decoded = codec::decode(Seq(seq), record.kind, record.body);
+        unless_ignorable(decoded.map(|(stamp, event)| Self::Event(stamp, event)), record)
+    }
+}
+
+/// An unknown kind stops the replay unless the writer said that it may be skipped.
+fn unless_ignorable<T>(
+    decoded: Result<T, CodecError>,
+    record: Record<'_>,
+) -> Result<Option<T>, String> {
+    match decoded {
+        Ok(value) => Ok(Some(value)),
+        Err(CodecError::UnknownKind(_)) if record.ignorable => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// Puts pieces together, in the order of their records.
+#[derive(Default)]
+pub struct Fold {
+    head: Option<Head>,
+    tasks: Table,
+    workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
+    state: Option<State>,
+}
+
+impl Fold {
+    /// Adds one. An error says what does not fit; the fold is of no use then.
+    pub fn take(&mut self, piece: Piece) -> Result<(), String> {
+        match piece {
+            Piece::Kept(Kept::Head(head)) => self.head = Some(head),
+            Piece::Kept(Kept::Worker(worker)) => {
+                self.workers.insert(worker.id, worker);
+            }
+            Piece::Kept(Kept::Task(task)) => {
+                let id = task.id;
+                if !self.tasks.insert(*task) {
+                    return Err(format!("task {id} stands in the snapshot twice"));
+                }
+            }
+            Piece::Event(stamp, event) => {
+                let applied = apply(self.state(), &stamp, &event);
+                return applied.map_err(|illegal| illegal.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// The state, once everything was taken.
+    pub fn finish(mut self) -> State {
+        self.state();
+        self.state.unwrap_or_default()
+    }
+
+    /// The state so far; the first call closes the snapshot.
+    fn state(&mut self) -> &mut State {
+        self.state.get_or_insert_with(|| {
+            State::restore(Image {
+                head: self.head.take().unwrap_or_default(),
+                tasks: std::mem::take(&mut self.tasks),
+                workers: std::mem::take(&mut self.workers),
+            })
+        })
+    }
+}
+
+/// A replay from which the state comes in the end.
+pub trait Rebuilding: Replay {
+    /// The state, once the journal is open.
+    fn finish(self) -> State;
+}
+
+/// Rebuilds a state on the thread that reads.
+#[derive(Default)]
+pub struct Rebuild(Fold);
+
+impl Rebuilding for Rebuild {
+    fn finish(self) -> State {
+        self.0.finish()
+    }
+}
+
+impl Replay for Rebuild {
+    fn snapshot_begin(&mut self, _seq: u64) -> Result<(), String> {
+        self.0 = Fold::default();
+        Ok(())
+    }
+
+    fn snapshot_failed(&mut self) {
+        self.0 = Fold::default();
+    }
+
+    fn snapshot_record(&mut self, record: Record<'_>) -> Result<(), String> {
+        Piece::of_snapshot(record)?.map_or(Ok(()), |piece| self.0.take(piece))
+    }
+
+    fn record(&mut self, seq: u64, record: Record<'_>) -> Result<(), String> {
+        Piece::of_journal(seq, record)?.map_or(Ok(()), |piece| self.0.take(piece))
+    }
+}
