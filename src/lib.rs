@@ -13,6 +13,7 @@ pub mod client;
 pub mod clock;
 #[cfg(feature = "host")]
 pub mod config;
+pub mod defect;
 #[cfg(feature = "host")]
 pub mod demo;
 pub mod engine;

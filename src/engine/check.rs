@@ -18,6 +18,8 @@ pub struct Checked {
     pub report: Report,
     /// The state at the end.
     pub state: State,
+    /// Records of unknown kinds that may be skipped, and were.
+    pub skipped: u64,
 }
 
 /// Checks everything there is. A refusal names the first thing that is wrong.
@@ -34,15 +36,16 @@ pub fn check(disk: &impl Disk) -> Result<Checked, JournalError> {
             state = held;
         }
     }
-    let mut apply = Apply { state, base: base.unwrap_or_default(), snapshots, unequal: None };
+    let mut apply =
+        Apply { state, base: base.unwrap_or_default(), snapshots, unequal: None, skipped: 0 };
     let report = scan(disk, &mut apply)?;
     apply.compare_before(u64::MAX);
-    let Apply { state, unequal, .. } = apply;
+    let Apply { state, unequal, skipped, .. } = apply;
     if let Some(seq) = unequal {
         return Err(refused_snapshot(&report.snapshots, seq));
     }
     state.check().map_err(|text| refused_state(&state, text))?;
-    Ok(Checked { report, state })
+    Ok(Checked { report, state, skipped })
 }
 
 /// The snapshot from which the records that are held go on: the oldest one that reaches them.
@@ -77,8 +80,8 @@ impl Visitor for First {
     }
 }
 
-/// The state that a snapshot holds.
-pub(super) fn load(disk: &impl Disk, seq: u64) -> Result<State, JournalError> {
+/// The state that the snapshot at a sequence holds.
+pub fn load(disk: &impl Disk, seq: u64) -> Result<State, JournalError> {
     let mut rebuild = Rebuild::default();
     rebuild.snapshot_begin(seq).map_err(|text| JournalError::RefusedStore { text })?;
     read_snapshot(disk, seq, |record| rebuild.snapshot_record(record))?;
@@ -108,6 +111,7 @@ struct Apply {
     snapshots: BTreeMap<u64, String>,
     /// The first snapshot that differs.
     unequal: Option<u64>,
+    skipped: u64,
 }
 
 impl Apply {
@@ -127,7 +131,10 @@ impl Visitor for Apply {
         self.compare_before(place.seq);
         let (stamp, event) = match codec::decode(Seq(place.seq), record.kind, record.body) {
             Ok(decoded) => decoded,
-            Err(error) if is_ignorable(&error, record) => return Ok(()),
+            Err(error) if is_ignorable(&error, record) => {
+                self.skipped += 1;
+                return Ok(());
+            }
             Err(error) => return Err(error.to_string()),
         };
         if place.seq <= self.base {

@@ -8,6 +8,7 @@
 
 pub mod check;
 pub mod codec;
+mod compaction;
 pub mod dump;
 mod image;
 mod queue;
@@ -16,6 +17,7 @@ pub mod repair;
 mod start;
 mod turn;
 
+pub use compaction::{Compacted, compact};
 pub use image::{digest, for_each_record, hex, write_snapshot};
 pub use rebuild::{Fold, Piece, Rebuild, Rebuilding};
 pub use start::Start;

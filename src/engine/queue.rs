@@ -1,6 +1,7 @@
 //! What happens by the passing of time: leases that end, workers that fall silent, snapshots.
 
 use super::{Engine, Output, Wake};
+use crate::defect::Defect;
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, SnapshotDone};
 use crate::kernel::event::{Actor, Standing};
@@ -17,6 +18,13 @@ fn millis(span: std::time::Duration) -> Millis {
 impl<D: Disk> Engine<D> {
     /// Decides what the clocks alone bring about, in bounded steps.
     pub(super) fn time_passes(&mut self, now: &mut Moment) -> Result<(), JournalError> {
+        if Defect::LeaseBeforeSweep.is_on() {
+            let over: Vec<_> = self.state.ended_leases(now.service).collect();
+            for (task, fence) in over {
+                let command = Command::Expire { task, fence, ran: true };
+                self.carry_out(&command, &Actor::Daemon, now).map(drop)?;
+            }
+        }
         self.sweep_ended_leases(now.service);
         for (worker, standing) in self.silent_workers(now.service) {
             let command = Command::Silent { worker, standing };

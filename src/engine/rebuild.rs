@@ -3,6 +3,7 @@
 //! one after the other; a host with a second core may do them side by side.
 
 use super::codec::{self, CodecError, Kept};
+use crate::defect::Defect;
 use crate::journal::{Record, Replay};
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::Seq;
@@ -38,7 +39,9 @@ fn unless_ignorable<T>(
 ) -> Result<Option<T>, String> {
     match decoded {
         Ok(value) => Ok(Some(value)),
-        Err(CodecError::UnknownKind(_)) if record.ignorable => Ok(None),
+        Err(CodecError::UnknownKind(_)) if record.ignorable || Defect::SkipUnknownKind.is_on() => {
+            Ok(None)
+        }
         Err(error) => Err(error.to_string()),
     }
 }
@@ -60,7 +63,10 @@ impl Fold {
             Piece::Kept(Kept::Worker(worker)) => {
                 self.workers.insert(worker.id, worker);
             }
-            Piece::Kept(Kept::Task(task)) => {
+            Piece::Kept(Kept::Task(mut task)) => {
+                if Defect::ForgetCheckpoint.is_on() {
+                    task.life.iter_mut().for_each(|life| life.checkpoint = None);
+                }
                 let id = task.id;
                 if !self.tasks.insert(*task) {
                     return Err(format!("task {id} stands in the snapshot twice"));

@@ -11,8 +11,8 @@ mod run;
 use super::check::{check, load};
 use super::{digest, for_each_record, write_snapshot};
 use crate::journal::disk::Disk;
-use crate::journal::repair::{Staged, space_needed};
-use crate::journal::{JournalError, Remains, Report, SKIP, SnapshotSize, TailClass, Unusable};
+use crate::journal::repair::{ALIGNMENT, Staged, space_needed};
+use crate::journal::{JournalError, Remains, Report, SKIP, SnapshotLength, TailClass, Unusable};
 use crate::kernel::State;
 use crate::kernel::ids::{Seq, TaskId};
 use run::Run;
@@ -263,9 +263,9 @@ fn check_salvageable(method: Method, records: u64) -> Result<(), JournalError> {
 }
 
 fn snapshot_bytes(state: &State) -> u64 {
-    let mut size = SnapshotSize::default();
+    let mut size = SnapshotLength::new(ALIGNMENT);
     let pushed: Result<(), Infallible> = for_each_record(&state.image(), |_, body| {
-        size.push(body.len());
+        size.add(body.len());
         Ok(())
     });
     match pushed {

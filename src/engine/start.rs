@@ -1,6 +1,7 @@
 //! The rules of recovery: what becomes of leases, workers and retries before anything is served.
 
 use super::{Engine, Output};
+use crate::defect::Defect;
 use crate::journal::JournalError;
 use crate::journal::disk::Disk;
 use crate::kernel::Command;
@@ -37,9 +38,17 @@ impl<D: Disk> Engine<D> {
     /// # After a crash
     /// The same is done again, from wherever it stopped.
     pub fn start(&mut self, start: Start, mut now: Moment) -> Result<Vec<Output<D>>, JournalError> {
-        let Start { version, boot_id, boot_clock, skipped_ahead, dead } = start;
+        let Start { version, boot_id, boot_clock, skipped_ahead, mut dead } = start;
+        if Defect::ExpireInAbsence.is_on() {
+            let away = now.life.since(self.state.head().life);
+            let over =
+                self.state.lease_ends().filter(|(ends, ..)| *ends <= now.service.after(away));
+            let holders = over.filter_map(|(_, task, _)| self.state.task(task)?.lease());
+            dead.extend(holders.map(|lease| (lease.worker, Reason::WorkerLost)));
+        }
         let known = self.state.next_task().0.max(1);
-        let next_task = TaskId(known.saturating_add(if skipped_ahead { SKIP } else { 0 }));
+        let skips = skipped_ahead && !Defect::ReuseTaskIds.is_on();
+        let next_task = TaskId(known.saturating_add(if skips { SKIP } else { 0 }));
         let started = Started { version, boot_id, boot_clock, next_task };
         self.record(vec![Event::Started(started)], &Actor::Daemon, now)?;
         for (worker, reason) in dead {
@@ -54,6 +63,8 @@ impl<D: Disk> Engine<D> {
         let workers: Vec<_> = self.state.workers().map(|worker| worker.id).collect();
         self.heard.extend(workers.into_iter().map(|worker| (worker, now.service)));
         self.commit()?;
+        // Under any policy: the next start skips ahead from the ids that this one durably names.
+        self.journal.sync()?;
         Ok(std::mem::take(&mut self.outbox))
     }
 

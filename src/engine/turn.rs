@@ -1,6 +1,7 @@
 //! One turn: inputs in, one frame to the disk (more when it would grow too large), outputs out.
 
 use super::{Engine, Input, Output, Recorded, Waiter, codec};
+use crate::defect::Defect;
 use crate::journal::disk::Disk;
 use crate::journal::frame::BATCH_BYTES_MAX;
 use crate::journal::{JournalError, Room};
@@ -35,12 +36,16 @@ impl<D: Disk> Engine<D> {
         self.turned = now.life;
         self.roomy = 0;
         self.again = self.state.ripen(now, RIPEN_MAX);
+        if Defect::PublishBeforeCommit.is_on() {
+            self.commit()?;
+        }
         for input in inputs {
             self.take(input, &mut now)?;
         }
         self.time_passes(&mut now)?;
         self.serve_waiters(&mut now)?;
-        if self.urgent || self.flush_at.is_some_and(|at| at <= now.service) {
+        let urgent = self.urgent && !Defect::PublishBeforeCommit.is_on();
+        if urgent || self.flush_at.is_some_and(|at| at <= now.service) {
             self.commit()?;
         } else {
             self.outbox.append(&mut self.held);
@@ -124,7 +129,14 @@ impl<D: Disk> Engine<D> {
         let answer = match decision {
             Ok(Decision { events, answer }) => {
                 let by = speaker.as_ref().unwrap_or(by);
-                self.record(events, by, moment)?;
+                if Defect::SplitStep.is_on() {
+                    for event in events {
+                        self.record(vec![event], by, moment)?;
+                        self.commit_batch()?;
+                    }
+                } else {
+                    self.record(events, by, moment)?;
+                }
                 Ok(answer)
             }
             Err(rejection) => Err(rejection),
@@ -232,7 +244,7 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         let first = self.journal.commit(&self.batch)?;
-        debug_assert_eq!(
+        assert_eq!(
             self.recorded.first().map(|recorded| recorded.stamp.seq),
             Some(Seq(first)),
             "the journal numbers records as the state does"

@@ -8,6 +8,7 @@ use super::error::JournalError;
 use super::frame::Salt;
 use super::segment::{FileKind, HEADER_BYTES, Header, segment_path};
 use super::store::{JOURNAL_DIR, remove_if_there};
+use crate::defect::Defect;
 use std::io;
 
 /// What is preallocated at first; doubled up to the segment's size. A daemon that is restarted over
@@ -73,7 +74,7 @@ impl<F: DiskFile> Active<F> {
         active.write(&bytes)?;
         active.sync()?;
         disk.rename(&aside, &path).map_err(|source| JournalError::io("rename", &aside, source))?;
-        if !cfg!(seeded_defect = "no_dir_sync") {
+        if !Defect::NoDirSync.is_on() {
             disk.sync_dir(JOURNAL_DIR).map_err(|source| JournalError::sync(JOURNAL_DIR, source))?;
         }
         Ok(active)
@@ -125,7 +126,7 @@ impl<F: DiskFile> Active<F> {
     /// Makes everything written durable. After a failure never call it again.
     pub(super) fn sync(&mut self) -> Result<(), JournalError> {
         let mut result = self.file.sync();
-        if cfg!(seeded_defect = "retry_failed_sync") && result.is_err() {
+        if Defect::RetryFailedSync.is_on() && result.is_err() {
             result = self.file.sync();
         }
         result.map_err(|source| JournalError::sync(&self.path, source))

@@ -10,8 +10,10 @@ use super::segment::{
     FileKind, Header, HeaderFault, parse_segment_name, parse_snapshot_name, segment_path,
     snapshot_path,
 };
+use super::snapshot;
 use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, STORE_FILE, StoreFile};
 use super::walk::{SEGMENT_FILE_BYTES_MAX, Walk};
+use crate::defect::Defect;
 
 /// A segment by its name and header.
 #[derive(Clone, Debug)]
@@ -47,7 +49,8 @@ impl Plan {
             return Err(JournalError::RepairInterrupted);
         }
         // The floor first: beside a running daemon it must not be newer than what is read later.
-        let mut plan = Self { floor: Floor::read(disk)?, ..Self::default() };
+        let floor = Floor::read(disk)?.filter(|_| !Defect::ForgetFloor.is_on());
+        let mut plan = Self { floor, ..Self::default() };
         match store::read(disk)? {
             StoreFile::Whole(store) => plan.store = Some(store),
             StoreFile::Absent => plan.store_file_lost = true,
@@ -82,7 +85,10 @@ impl Plan {
     fn list_snapshots(&mut self, disk: &impl Disk) -> Result<(), JournalError> {
         for name in store::list(disk, SNAPSHOT_DIR)? {
             match parse_snapshot_name(&name) {
-                Some(seq) => self.snapshots.push(seq),
+                Some(seq) => {
+                    snapshot::check_format(disk, seq)?;
+                    self.snapshots.push(seq);
+                }
                 None => self.stray(SNAPSHOT_DIR, &name),
             }
         }

@@ -308,7 +308,7 @@ fn read_segment(
         }
         let offset = frame.offset.saturating_add(length(header.alignment));
         reached = Reached { offset, next_seq: head.next_seq(), checksum: head.crc };
-        take(Remnant::Frame(FrameAt::of(path, header.copied_end, &frame)))?;
+        take(Remnant::Frame(FrameAt::of(path, header.copied_end, frame.offset, head)))?;
         for (seq, at, record) in Records::new(head, frame.body) {
             let place = Place { file: path, offset: frame.offset.saturating_add(at), seq };
             take(Remnant::Record(place, record))?;

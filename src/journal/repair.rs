@@ -22,6 +22,8 @@ use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, STORE_FILE, 
 use super::writer::Salts;
 use std::io;
 
+/// Alignment of frames in the new store: what a start then writes has its own.
+pub const ALIGNMENT: u32 = 512;
 /// Where the new store waits to be installed.
 const READY_DIR: &str = "repair";
 /// Where it is written.
@@ -121,7 +123,7 @@ impl<D: Disk> Staged<D> {
         clear_stage(disk)?;
         let mut salts = Salts::new(random);
         let header = Header {
-            alignment: 512,
+            alignment: ALIGNMENT,
             store: remains.store,
             number: free_number(disk, remains)?,
             first_seq,

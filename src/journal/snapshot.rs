@@ -5,13 +5,11 @@
 
 use super::disk::{Disk, DiskFile, write_all_at};
 use super::error::JournalError;
-use super::frame::{
-    self, ALIGNMENT_MAX, BATCH_BYTES_MAX, Batch, FLAG_LAST, RECORD_HEADER_BYTES, Record, Records,
-    Salt, Slot,
-};
+use super::frame::{self, Batch, FLAG_LAST, Record, Records, Salt, Slot};
 use super::segment::{FileKind, HEADER_BYTES, Header, HeaderFault, snapshot_path};
 use super::store::{SNAPSHOT_DIR, remove_if_there};
 use super::walk::{Frame, Walk};
+use crate::defect::Defect;
 
 /// A snapshot as a scan finds it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +39,25 @@ pub(super) fn verify(
 ) -> Result<SnapshotFile, JournalError> {
     let found = SnapshotFile { seq, file: snapshot_path(seq), ..SnapshotFile::default() };
     verify_at(disk, found, store, take)
+}
+
+/// Refuses a snapshot of another store; looks at its header alone.
+pub(super) fn check_store(
+    disk: &impl Disk,
+    seq: u64,
+    store: Option<[u8; 16]>,
+) -> Result<(), JournalError> {
+    let file = snapshot_path(seq);
+    match open(disk, &file) {
+        Ok(Ok(walk)) if store.is_some_and(|store| store != walk.header.store) => {
+            Err(JournalError::Foreign { file })
+        }
+        // A daemon that runs beside this reader may have removed it just now.
+        Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(())
+        }
+        found => found.map(drop),
+    }
 }
 
 fn verify_at(
@@ -76,6 +93,11 @@ fn verify_at(
     }
     found.records = walk.records;
     Ok(found)
+}
+
+/// Refuses a snapshot of a format that this reader does not know, whatever else is wrong with it.
+pub(super) fn check_format(disk: &impl Disk, seq: u64) -> Result<(), JournalError> {
+    open(disk, &snapshot_path(seq)).map(drop)
 }
 
 fn open<D: Disk>(disk: &D, path: &str) -> Result<Result<Walk<D::File>, HeaderFault>, JournalError> {
@@ -122,38 +144,39 @@ pub(super) fn take_records(
     Ok(())
 }
 
-/// How long a snapshot gets, told before it is written.
-#[derive(Clone, Copy, Debug)]
-pub struct SnapshotSize {
+/// How long a snapshot would be, without writing it.
+#[derive(Debug)]
+pub struct SnapshotLength {
+    alignment: u32,
+    /// Bytes of the frames that are full.
     bytes: u64,
-    batch: usize,
+    /// Bytes of the records of the frame at hand.
+    body: usize,
 }
 
-impl Default for SnapshotSize {
-    fn default() -> Self {
-        Self { bytes: HEADER_BYTES, batch: 0 }
+impl SnapshotLength {
+    /// A snapshot with frames of this alignment.
+    pub fn new(alignment: u32) -> Self {
+        Self { alignment, bytes: HEADER_BYTES, body: 0 }
     }
-}
 
-impl SnapshotSize {
-    /// A record with a body of this length is pushed.
-    pub fn push(&mut self, body_len: usize) {
-        let record = body_len.saturating_add(RECORD_HEADER_BYTES);
-        if self.batch != 0 && BATCH_BYTES_MAX < self.batch.saturating_add(record) {
+    /// Counts a record, as [`SnapshotWriter::push`] would write it.
+    pub fn add(&mut self, body_len: usize) {
+        let record = body_len + frame::RECORD_HEADER_BYTES;
+        if self.body != 0 && frame::BATCH_BYTES_MAX < self.body + record {
             self.end_frame();
         }
-        self.batch = self.batch.saturating_add(record);
+        self.body += record;
     }
 
     fn end_frame(&mut self) {
-        let frame = frame::padded(self.batch, ALIGNMENT_MAX) as u64;
-        self.bytes = self.bytes.saturating_add(frame);
-        self.batch = 0;
+        self.bytes += frame::padded(self.body, self.alignment) as u64;
+        self.body = 0;
     }
 
-    /// The length of the file, at the widest alignment.
+    /// The length, with the frame that ends it.
     pub fn finish(mut self) -> u64 {
-        if self.batch != 0 {
+        if self.body != 0 {
             self.end_frame();
         }
         self.end_frame();
@@ -257,7 +280,9 @@ impl<D: Disk> SnapshotWriter<D> {
             self.write_frame(0)?;
         }
         self.write_frame(FLAG_LAST)?;
-        self.file.sync().map_err(|source| JournalError::sync(&self.aside, source))?;
+        if !Defect::DeleteBeforeDurable.is_on() {
+            self.file.sync().map_err(|source| JournalError::sync(&self.aside, source))?;
+        }
         let seq = self.header.first_seq;
         let wanted = SnapshotFile {
             seq,

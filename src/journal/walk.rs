@@ -12,6 +12,7 @@ use super::frame::{
 use super::segment::{
     FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
 };
+use crate::defect::Defect;
 use std::rc::Rc;
 
 /// How much is read at once, but for the header, which is often all that is wanted.
@@ -44,7 +45,7 @@ impl<F: DiskFile> Window<F> {
             self.start = offset;
             self.bytes.resize(piece, 0);
             let count = match read_full_at(&self.file, offset, &mut self.bytes) {
-                Err(_) if cfg!(seeded_defect = "eio_as_end") => 0,
+                Err(_) if Defect::EioAsEnd.is_on() => 0,
                 result => result?,
             };
             self.bytes.truncate(count);
@@ -228,6 +229,19 @@ impl<F: DiskFile> Walk<F> {
     /// Looks again at the place where the next frame is due, past what was read before.
     pub(super) fn refresh(&mut self) -> Result<(), JournalError> {
         self.window.refresh().map_err(|source| self.io(source))
+    }
+
+    /// Whether anything but zeros stands where the next frame is due; cheap, for who asks often.
+    pub(super) fn is_begun(&self) -> Result<bool, JournalError> {
+        let mut magic = [0; 4];
+        let read = read_full_at(&self.window.file, self.offset, &mut magic);
+        read.map_err(|source| self.io(source))?;
+        Ok(magic != [0; 4])
+    }
+
+    /// Makes what the file holds durable, whoever wrote it.
+    pub(super) fn sync(&mut self) -> Result<(), JournalError> {
+        self.window.file.sync().map_err(|source| JournalError::sync(&self.file, source))
     }
 
     /// The next whole frame at or behind the current place, whatever lies between.

@@ -9,6 +9,7 @@ use super::frame::{self, Batch, Slot};
 use super::reserve::{ROOM_SLACK_BYTES, Reserve};
 use super::segment::{FLAG_SKIPPED_AHEAD, FLAG_WEAK, HEADER_BYTES, Header, Link};
 use super::{Fsync, Host, Options, recover};
+use crate::defect::Defect;
 use std::time::Duration;
 
 /// The journal of one data directory, open for writing by the holder of the directory's lock.
@@ -172,8 +173,10 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Seals the segment and begins the next. What the new header names was synced before.
-    fn rotate(&mut self) -> Result<(), JournalError> {
+    pub(super) fn rotate(&mut self) -> Result<(), JournalError> {
         self.sync_if_dirty()?;
+        let none_since = self.active.offset == self.active.header.copied_end;
+        let untold = if none_since { self.active.header.flags & FLAG_SKIPPED_AHEAD } else { 0 };
         let number = self.active.header.number + 1;
         let header = Header {
             alignment: self.options.alignment,
@@ -189,7 +192,7 @@ impl<D: Disk> Journal<D> {
                 next_seq: self.next_seq,
                 checksum: self.active.checksum,
             },
-            flags: weak_flag(self.options),
+            flags: weak_flag(self.options) | untold,
             copied_end: HEADER_BYTES,
             resume_seq: self.next_seq,
         };
@@ -234,7 +237,7 @@ impl<D: Disk> Journal<D> {
     }
 
     fn sync_active(&mut self) -> Result<(), JournalError> {
-        if !cfg!(seeded_defect = "ack_before_sync") {
+        if !Defect::AckBeforeSync.is_on() {
             self.active.sync()?;
         }
         self.counts.syncs += 1;

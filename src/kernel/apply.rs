@@ -10,6 +10,7 @@ use super::state::{State, Worker};
 use super::status::{IllegalEdge, Outcome, Reason, Status};
 use super::task::{Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Task, Transition};
 use super::text::Text;
+use crate::defect::Defect;
 use std::fmt;
 
 /// An event that cannot follow the state: a bug of ours, or a damaged journal.
@@ -204,7 +205,7 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
 
 fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
     let Leased { task: id, fence, worker, ends, secret } = event;
-    if fence.0 != stamp.seq.0 {
+    if fence.0 != stamp.seq.0 && !Defect::ReuseTokens.is_on() {
         return Err(unfit(format!("token {fence} in the record with sequence {}", stamp.seq)));
     }
     let Some(holder) = state.workers.get(worker) else {
@@ -430,5 +431,11 @@ fn started(state: &mut State, stamp: &Stamp, event: &Started) -> Applied {
     state.head.next_task = event.next_task;
     state.head.started = Some(event.clone());
     state.head.started_life = stamp.life;
+    if Defect::ResetRetries.is_on() {
+        let waiting: Vec<_> = state.with_status(Status::Retrying).map(|task| task.id).collect();
+        for id in waiting {
+            state.change(id, stamp, |task| task.retry_count = 0)?;
+        }
+    }
     Ok(())
 }

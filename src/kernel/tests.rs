@@ -211,6 +211,7 @@ fn failures_wait_longer_each_time_and_end_as_dead() {
         w.lease(worker, 1);
         let proof = w.proof(1);
         w.end(proof, Outcome::Retryable);
+        w.end(proof, Outcome::Retryable); // told again, answered as before
         w.lease(worker, 1);
         w.wait(1_000_000);
     }
@@ -219,16 +220,19 @@ fn failures_wait_longer_each_time_and_end_as_dead() {
           = Leased([(TaskId(1), Fence(3))])
           1 RUNNING -> RETRYING retryable_error (retryable) wait 60000
           = Ended(Retrying)
+          = Ended(Retrying)
           = Leased([])
           1 leased as 5 by 2 until 1060000
           = Leased([(TaskId(1), Fence(5))])
           1 RUNNING -> RETRYING retryable_error (retryable) wait 120000
+          = Ended(Retrying)
           = Ended(Retrying)
           = Leased([])
           1 leased as 7 by 2 until 2060000
           = Leased([(TaskId(1), Fence(7))])
           1 RUNNING -> RETRYING retryable_error (retryable)
           1 RETRYING -> DEAD retries_exhausted
+          = Ended(Dead)
           = Ended(Dead)
           = Leased([])
     "#]]);

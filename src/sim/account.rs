@@ -1,12 +1,16 @@
 //! The world's own account of what was acknowledged: small, independent, and compared with the
 //! engine.
 
-use crate::engine::{Recorded, Ticket};
-use crate::kernel::event::Event;
+use crate::engine::{Recorded, Ticket, digest};
+use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::{Fence, Seq, TaskId};
-use crate::kernel::status::Status;
-use crate::kernel::{Answer, Command, Rejection, State};
+use crate::kernel::status::{Reason, Status};
+use crate::kernel::task::Task;
+use crate::kernel::{Answer, Command, Image, Rejection, State, apply};
 use std::collections::BTreeMap;
+
+/// Losses that a task may have in this world.
+pub(super) const LOSSES_MAX: u32 = 3;
 
 /// What is known of one task from answers and published events alone.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +21,41 @@ struct Known {
     checkpoint: Option<(Seq, String)>,
     failed_attempts: u32,
     max_retry: u32,
+    losses: u32,
+}
+
+impl Known {
+    /// What a task says of itself.
+    fn of(task: &Task) -> Self {
+        let checkpoint = task.checkpoint().map(|kept| (kept.seq, kept.data.to_string()));
+        Self {
+            payload: Some(task.payload.to_string()),
+            key: task.key().map(ToString::to_string),
+            end: Some(task.status).filter(|status| status.is_terminal()),
+            checkpoint,
+            failed_attempts: task.retry_count,
+            max_retry: task.max_retry,
+            losses: task.lost_count,
+        }
+    }
+
+    /// I15: failures and losses stay within their limits, and DEAD comes exactly beyond them.
+    fn count(&mut self, id: TaskId, recorded: &Recorded) {
+        let (lost, to) = (recorded.from == Some(Status::Lost), recorded.to);
+        match &recorded.event {
+            Event::Ended(event) if event.to == Status::Retrying => self.failed_attempts += 1,
+            Event::Moved(_) if lost && to != Some(Status::Running) => self.losses += 1,
+            _ => {}
+        }
+        let (failed, allowed) = (self.failed_attempts, self.max_retry + 1);
+        assert!(failed <= allowed, "I15: task {id} failed {failed} times of {allowed}");
+        assert!(self.losses <= LOSSES_MAX + 1, "I15: task {id} was lost {} times", self.losses);
+        let Event::Moved(event) = &recorded.event else { return };
+        let exhausted = event.reason == Reason::RetriesExhausted;
+        assert!(!exhausted || failed == allowed, "I15: task {id} is dead after {failed} failures");
+        let lost = event.reason == Reason::LostTooOften;
+        assert!(!lost || LOSSES_MAX < self.losses, "I15: task {id} is dead after too few losses");
+    }
 }
 
 /// The account.
@@ -24,11 +63,17 @@ struct Known {
 pub(super) struct Account {
     tasks: BTreeMap<TaskId, Known>,
     keys: BTreeMap<String, TaskId>,
+    /// The highest that were ever let out.
     last_seq: Seq,
     last_fence: Fence,
-    /// Records of heartbeats published with a frame; their loss is allowed only with that frame.
+    last_task: TaskId,
     asked: Vec<Command>,
     answers: BTreeMap<Ticket, Vec<Result<Answer, Rejection>>>,
+    /// The state that the last start found, and what was published since.
+    base: Option<Image>,
+    log: Vec<(Stamp, Event)>,
+    /// The fold of everything published.
+    mirror: State,
 }
 
 impl Account {
@@ -65,16 +110,14 @@ impl Account {
         self.answers.remove(&ticket)
     }
 
-    /// A published event is durable.
+    /// A published event is durable, or under a weak policy will be.
     pub(super) fn saw(&mut self, recorded: &Recorded) {
-        assert!(
-            self.last_seq < recorded.stamp.seq,
-            "I6: sequence {} after {}",
-            recorded.stamp.seq,
-            self.last_seq
-        );
-        self.last_seq = recorded.stamp.seq;
-        let Some(id) = recorded.event.task() else { return };
+        let Recorded { stamp, event, .. } = recorded;
+        assert!(self.last_seq < stamp.seq, "I6: sequence {} after {}", stamp.seq, self.last_seq);
+        self.last_seq = stamp.seq;
+        apply(&mut self.mirror, stamp, event).expect("I2: what is published can follow");
+        self.log.push((stamp.clone(), event.clone()));
+        let Some(id) = event.task() else { return };
         let known = self.tasks.entry(id).or_default();
         if let (Some(end), Some(to)) = (known.end, recorded.to) {
             assert_eq!(end, to, "I12: task {id} ended as {end} and is now {to}");
@@ -82,60 +125,84 @@ impl Account {
         if let Some(to) = recorded.to.filter(|to| to.is_terminal()) {
             known.end = Some(to);
         }
-        match &recorded.event {
-            Event::Submitted(event) => known.max_retry = event.spec.max_retry,
+        match event {
+            Event::Submitted(event) => {
+                assert!(self.last_task < id, "I2: task id {id} after {}", self.last_task);
+                self.last_task = id;
+                known.max_retry = event.spec.max_retry;
+            }
             Event::StopRequested(event) => {
                 known.max_retry = event.max_retry.unwrap_or(known.max_retry);
             }
             Event::Leased(event) => {
-                assert!(
-                    self.last_fence < event.fence,
-                    "I13: token {} after {}",
-                    event.fence,
-                    self.last_fence
-                );
+                let last = self.last_fence;
+                assert!(last < event.fence, "I13: token {} after {last}", event.fence);
                 self.last_fence = event.fence;
             }
             Event::Checkpointed(event) => {
-                known.checkpoint = Some((recorded.stamp.seq, event.data.to_string()));
-            }
-            Event::Ended(event) if event.to == Status::Retrying => {
-                known.failed_attempts += 1;
-                let allowed = known.max_retry + 1;
-                assert!(
-                    known.failed_attempts <= allowed,
-                    "I15: task {id} failed {} times",
-                    known.failed_attempts
-                );
+                known.checkpoint = Some((stamp.seq, event.data.to_string()));
             }
             _ => {}
         }
+        known.count(id, recorded);
     }
 
-    /// After a recovery: everything acknowledged is there, as it was acknowledged.
-    pub(super) fn compare(&mut self, state: &State) {
+    /// After a recovery: everything let out is there, as it was let out. Where some of it
+    /// `may_lose`, what is there is a run of it from the beginning; returns whether some was lost.
+    pub(super) fn recovered(&mut self, state: &State, may_lose: bool) -> bool {
+        let found = state.head().seq;
+        let lost = found < self.mirror.head().seq;
+        if lost {
+            assert!(may_lose, "I1: sequence {} is gone", self.mirror.head().seq);
+            self.rewind(found);
+            self.tasks = state.tasks().map(|task| (task.id, Known::of(task))).collect();
+            let keyed = state.tasks().filter_map(|task| Some((task.key()?.to_string(), task.id)));
+            self.keys = keyed.collect();
+        }
+        if found == self.mirror.head().seq {
+            let (folded, read) = (digest(&self.mirror.image()), digest(&state.image()));
+            assert_eq!(folded, read, "I3: replay gives another state than what was published");
+        }
+        self.compare(state);
+        self.base = Some(state.image());
+        self.log.clear();
+        self.mirror = State::restore(state.image());
+        lost
+    }
+
+    /// Takes back what was published after `seq`.
+    fn rewind(&mut self, seq: Seq) {
+        let base = self.base.clone().map_or_else(State::default, State::restore);
+        let kept = base.head().seq;
+        assert!(kept <= seq, "I1: sequence {kept} is gone, which an earlier start had found");
+        self.mirror = base;
+        for (stamp, event) in self.log.iter().take_while(|(stamp, _)| stamp.seq <= seq) {
+            apply(&mut self.mirror, stamp, event).expect("it could follow before");
+        }
+        assert_eq!(self.mirror.head().seq, seq, "I2: the end of a run of what was published");
+    }
+
+    fn compare(&mut self, state: &State) {
         // What was durable and not yet published when the engine died is true all the same.
         for task in state.tasks() {
             let known = self.tasks.entry(task.id).or_default();
             known.max_retry = task.max_retry;
             known.failed_attempts = known.failed_attempts.max(task.retry_count);
+            known.losses = known.losses.max(task.lost_count);
             let acknowledged = known.checkpoint.as_ref().map_or(Seq(0), |(seq, _)| *seq);
             if let Some(newer) = task.checkpoint().filter(|kept| acknowledged < kept.seq) {
                 known.checkpoint = Some((newer.seq, newer.data.to_string()));
             }
         }
-        assert!(self.last_seq < state.next_seq(), "I1: sequence {} is gone", self.last_seq);
+        assert!(self.last_seq < state.next_seq(), "I6: {} is given again", self.last_seq);
         for (id, known) in &self.tasks {
             let Some(task) = state.task(*id) else { panic!("I1: task {id} is gone") };
             if let Some(payload) = &known.payload {
                 assert_eq!(&*task.payload, payload, "I2: task {id} has another payload");
             }
             if let Some(key) = &known.key {
-                assert_eq!(
-                    task.key().map(ToString::to_string).as_ref(),
-                    Some(key),
-                    "I18: task {id}"
-                );
+                let kept = task.key().map(ToString::to_string);
+                assert_eq!(kept.as_ref(), Some(key), "I18: task {id}");
             }
             if let Some(end) = known.end {
                 assert_eq!(task.status, end, "I12: task {id} ended as {end}");

@@ -299,11 +299,13 @@ impl CrashStates {
 }
 
 impl SimDisk {
-    /// A state the present moment can leave after a power cut, drawn by `seed`.
+    /// A state the present moment can leave after a power cut, drawn by `seed`; with `garbage` on
+    /// a device that may leave bytes nobody wrote in the sectors in flight.
     #[must_use]
-    pub fn after_crash(&self, seed: u64) -> Self {
+    pub fn after_crash(&self, seed: u64, garbage: bool) -> Self {
         let mut dice = Dice::new(seed);
-        let states = CrashStates::of(self, None);
+        let mut bytes = garbage.then(|| dice.fork());
+        let states = CrashStates::of(self, bytes.as_mut());
         let choice = states.draw(&mut dice);
         states.disk(&choice)
     }

@@ -5,8 +5,8 @@
 //! and any selection from the list ([`super::crash`]). A restart of the process alone keeps the
 //! first.
 //!
-//! The disk also watches its user: a sync of a file whose sync failed before is a violation, for
-//! the kernel may have thrown the pages away and would say "done".
+//! The disk also watches its user: a sync of a file whose sync failed before stops the run, for the
+//! kernel may have thrown the pages away and would say "done".
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rustix::io::Errno;
 
 use super::dice::Dice;
-use super::fault::{self, Failure, Fault, Op, PageFate, Times};
+use super::fault::{self, Failure, Fault, Op, PageFate, Times, Turn};
 use super::image::{FileState, PAGE};
 use super::names::{DirOp, Entry, Names, parent};
 use crate::journal::disk::{Disk, DiskFile};
@@ -55,8 +55,8 @@ struct Machine {
     faults: Vec<Fault>,
     failures: u64,
     capacity: u64,
-    read_only: bool,
-    violations: Vec<String>,
+    turns: Vec<(u64, Turn)>,
+    tolerant: bool,
     failed_dirs: Vec<String>,
     trail: Option<Vec<Point>>,
     mark: u64,
@@ -91,8 +91,8 @@ impl SimDisk {
             faults: Vec::new(),
             failures: 0,
             capacity: u64::MAX,
-            read_only: false,
-            violations: Vec::new(),
+            turns: Vec::new(),
+            tolerant: false,
             failed_dirs: Vec::new(),
             trail: None,
             mark: 0,
@@ -181,11 +181,16 @@ impl SimDisk {
         self.lock().failures
     }
 
-    /// Takes back every planned failure.
+    /// Takes back every planned failure, and whatever the disk has turned into.
     pub fn heal(&self) {
         let mut machine = self.lock();
         machine.faults.clear();
-        machine.read_only = false;
+        machine.turns.clear();
+    }
+
+    /// From the `call`-th call on the disk is what `turn` says.
+    pub fn turn(&self, call: u64, turn: Turn) {
+        self.lock().turns.push((call, turn));
     }
 
     /// Bytes the file system holds in all; blocks beyond that are `ENOSPC`.
@@ -198,14 +203,9 @@ impl SimDisk {
         self.lock().store.used()
     }
 
-    /// Every change fails with `EROFS` until told otherwise.
-    pub fn read_only(&self, read_only: bool) {
-        self.lock().read_only = read_only;
-    }
-
-    /// What the user of this disk must never do and did.
-    pub fn violations(&self) -> Vec<String> {
-        self.lock().violations.clone()
+    /// Lets a second sync after a failed one pass, for tests of what it would do.
+    pub fn tolerate_second_syncs(&self) {
+        self.lock().tolerant = true;
     }
 
     pub(super) fn store(&self) -> Store {
@@ -263,7 +263,8 @@ impl Machine {
                 return Ok(Gate::Dying);
             }
         }
-        if self.read_only && op.changes() && op != Op::Sync && op != Op::SyncDir {
+        let sync = op == Op::Sync || op == Op::SyncDir;
+        if self.is(Turn::ReadOnly) && op.changes() && !sync {
             return Err(Errno::ROFS.into());
         }
         let failure = fault::due(&mut self.faults, op, path);
@@ -277,9 +278,23 @@ impl Machine {
         Point { call, doing, mark: self.mark, disk }
     }
 
+    fn is(&self, turn: Turn) -> bool {
+        self.turns.iter().any(|(from, now)| *now == turn && *from <= self.calls)
+    }
+
+    fn free(&self) -> u64 {
+        let capacity = if self.is(Turn::Full) { 0 } else { self.capacity };
+        capacity.saturating_sub(self.store.used())
+    }
+
+    /// Stops the run when its user syncs again what failed to sync.
+    fn watch(&self, failed: bool, what: &str) {
+        assert!(self.tolerant || !failed, "F8: {what} was synced again after its sync failed");
+    }
+
     /// Bytes of a write of `len` bytes that there is room for.
     fn room_for(&self, file: u64, offset: u64, len: usize) -> usize {
-        let free = self.capacity.saturating_sub(self.store.used()) / PAGE as u64;
+        let free = self.free() / PAGE as u64;
         let file = &self.store.files[&file];
         let mut room = len;
         while 0 < room && free < file.new_blocks(offset, room as u64) {
@@ -291,10 +306,11 @@ impl Machine {
     }
 
     fn sync(&mut self, file: u64, path: &str, failure: Option<Failure>) -> io::Result<()> {
-        let state = self.store.file_mut(file);
-        if state.sync_failed {
-            self.violations.push(format!("{path} was synced again after its sync failed"));
+        self.watch(self.store.files[&file].sync_failed, path);
+        if self.is(Turn::Lying) {
+            return Ok(());
         }
+        let state = self.store.file_mut(file);
         if state.late_error {
             state.late_error = false;
             state.sync_failed = true;
@@ -512,10 +528,8 @@ impl Disk for SimDisk {
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
         self.call(Op::SyncDir, dir, |machine, failure| {
-            if machine.failed_dirs.iter().any(|failed| failed == dir) {
-                let violation = format!("directory {dir:?} was synced again after its sync failed");
-                machine.violations.push(violation);
-            }
+            let failed = machine.failed_dirs.iter().any(|failed| failed == dir);
+            machine.watch(failed, &format!("the directory {dir:?}"));
             if let Some(failure) = failure {
                 machine.failed_dirs.push(dir.to_owned());
                 return Err(match failure {
@@ -526,15 +540,15 @@ impl Disk for SimDisk {
             if !machine.store.names.has_dir(dir) {
                 return Err(Errno::NOENT.into());
             }
-            machine.store.names.sync(dir);
+            if !machine.is(Turn::Lying) {
+                machine.store.names.sync(dir);
+            }
             Ok(())
         })
     }
 
     fn free_space(&self) -> io::Result<u64> {
-        self.call(Op::FreeSpace, "", |machine, _| {
-            Ok(machine.capacity.saturating_sub(machine.store.used()))
-        })
+        self.call(Op::FreeSpace, "", |machine, _| Ok(machine.free()))
     }
 }
 
@@ -580,7 +594,7 @@ impl DiskFile for SimFile {
 
     fn allocate(&mut self, bytes: u64) -> io::Result<()> {
         self.disk.call(Op::Allocate, &self.path, |machine, _| {
-            let free = machine.capacity.saturating_sub(machine.store.used()) / PAGE as u64;
+            let free = machine.free() / PAGE as u64;
             if free < machine.store.files[&self.file].new_blocks(0, bytes) {
                 return Err(Errno::NOSPC.into());
             }

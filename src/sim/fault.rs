@@ -116,6 +116,17 @@ pub enum Times {
     Forever,
 }
 
+/// What a disk becomes at some call, until it is healed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Every change fails with `EROFS`.
+    ReadOnly,
+    /// No block is free any more.
+    Full,
+    /// Syncs say "done" and cover nothing.
+    Lying,
+}
+
 /// One planned failure.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {

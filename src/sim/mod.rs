@@ -21,11 +21,15 @@ pub mod disk;
 pub mod fault;
 mod image;
 mod names;
+mod starts;
+mod trouble;
+pub mod weather;
 mod worker;
 pub mod world;
 
 pub use crash::{CrashChoice, CrashStates};
 pub use dice::Dice;
 pub use disk::{Point, SimDisk, SimFile};
-pub use fault::{Failure, Op, PageFate, Times};
-pub use world::{Deeds, Weather, World};
+pub use fault::{Failure, Op, PageFate, Times, Turn};
+pub use weather::{Deeds, Weather};
+pub use world::World;

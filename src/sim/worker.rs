@@ -48,13 +48,13 @@ impl World {
     /// A client asks something.
     pub(super) fn client(&mut self) {
         let Some(state) = self.state() else { return };
-        let last = state.next_task().0;
+        let tasks: Vec<_> = state.tasks().map(|task| task.id).collect();
         let by = Actor::User(1000);
-        let command = if last < 2 || self.dice.one_in(3) {
+        let command = if tasks.is_empty() || self.dice.one_in(3) {
             Command::Submit(self.draw_spec())
         } else {
             let verb = Verb::ALL[self.dice.below(Verb::ALL.len())];
-            let task = TaskId(1 + self.dice.below(last as usize) as u64);
+            let task = tasks[self.dice.below(tasks.len())];
             let max_retry = self.dice.one_in(3).then_some(2);
             Command::Act {
                 task,

@@ -5,92 +5,29 @@
 //! compares it with the engine at every step and after every recovery; the first difference ends
 //! the run with a sentence that says what was lost, doubled or wrong.
 
-use super::account::Account;
+use super::account::{Account, LOSSES_MAX};
+use super::weather::{Deeds, Weather};
 use super::worker::{Run, Worker};
-use super::{Dice, Failure, Op, PageFate, SimDisk, Times};
-use crate::engine::{Engine, Input, Output, Start, Ticket, digest, write_snapshot};
-use crate::journal::{Host, Options};
+use super::{Dice, SimDisk, Turn};
+use crate::engine::{Engine, Input, Output, Ticket, write_snapshot};
+use crate::journal::{Fsync, JournalError, Options};
 use crate::kernel::event::Actor;
 use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
 use crate::kernel::rules::{RetryPolicy, Rules};
 use crate::kernel::status::{Reason, Status};
-use crate::kernel::{Answer, Command, Rejection, State};
-use rustix::io::Errno;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// How harsh a world is; each kind of trouble is on or off for a whole run.
-#[derive(Clone, Copy, Debug)]
-pub struct Weather {
-    /// Engine, worker and power failures happen once in this many steps; 0 is never.
-    pub crash_one_in: usize,
-    /// A disk call fails once in this many steps; 0 is never.
-    pub fault_one_in: usize,
-    /// Answers get lost once in this many; 0 is never.
-    pub loss_one_in: usize,
-    /// Workers stall once in this many steps; 0 is never.
-    pub stall_one_in: usize,
-    /// The wall clock jumps once in this many steps; 0 is never.
-    pub jump_one_in: usize,
-    /// Bytes that the disk holds.
-    pub capacity: u64,
-}
-
-impl Weather {
-    /// Nothing goes wrong.
-    pub const CALM: Self = Self {
-        crash_one_in: 0,
-        fault_one_in: 0,
-        loss_one_in: 0,
-        stall_one_in: 0,
-        jump_one_in: 0,
-        capacity: u64::MAX,
-    };
-
-    /// Each kind of trouble for half of the seeds, its strength drawn log-uniformly.
-    pub fn draw(dice: &mut Dice) -> Self {
-        let mut strength = |weakest: u32| {
-            if dice.one_in(2) { 0 } else { 8_usize << dice.below(weakest as usize) }
-        };
-        let (crash_one_in, fault_one_in) = (strength(5), strength(6));
-        let (loss_one_in, stall_one_in, jump_one_in) = (strength(4), strength(5), strength(5));
-        let capacity = if dice.one_in(6) { 400 << 10 } else { u64::MAX };
-        Self { crash_one_in, fault_one_in, loss_one_in, stall_one_in, jump_one_in, capacity }
-    }
-}
-
-/// What a run did, for the report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deeds {
-    /// Commands told to the engine.
-    pub commands: u64,
-    /// Starts of the engine after the first.
-    pub restarts: u64,
-    /// Power cuts among them.
-    pub power_cuts: u64,
-    /// Failures of the disk that came true.
-    pub disk_failures: u64,
-    /// Workers killed.
-    pub workers_killed: u64,
-    /// Calls about leases that were refused as stale.
-    pub stale: u64,
-    /// Sweeps done.
-    pub sweeps: u64,
-    /// Snapshots taken.
-    pub snapshots: u64,
-    /// Tasks that ended.
-    pub ended: u64,
-    /// Submissions refused for want of room.
-    pub no_space: u64,
-}
+use crate::kernel::{Answer, Command, Proof, Rejection, State};
+use std::collections::BTreeSet;
 
 /// Raw clocks of the host.
 #[derive(Clone, Copy, Debug)]
-struct Clocks {
-    wall: u64,
-    boot: u64,
-    boot_id: u64,
-    life: u64,
-    service: u64,
+pub(super) struct Clocks {
+    pub(super) wall: u64,
+    pub(super) boot: u64,
+    pub(super) boot_id: u64,
+    pub(super) life: u64,
+    pub(super) service: u64,
+    /// Steps for which the wall clock stands still.
+    pub(super) frozen: usize,
 }
 
 /// The host.
@@ -98,10 +35,10 @@ pub struct World {
     pub(super) dice: Dice,
     pub(super) account: Account,
     pub(super) deeds: Deeds,
-    weather: Weather,
-    disk: SimDisk,
-    engine: Option<Engine<SimDisk>>,
-    clocks: Clocks,
+    pub(super) weather: Weather,
+    pub(super) disk: SimDisk,
+    pub(super) engine: Option<Engine<SimDisk>>,
+    pub(super) clocks: Clocks,
     pub(super) workers: Vec<Worker>,
     /// Attempts whose process lives.
     pub(super) alive: BTreeSet<(TaskId, Fence)>,
@@ -109,26 +46,35 @@ pub struct World {
     pub(super) tombstones: BTreeSet<Fence>,
     /// Attempts that had a process once.
     pub(super) claims: BTreeSet<Fence>,
-    sweeps: Vec<(TaskId, Fence)>,
-    snapshots: Vec<Output<SimDisk>>,
-    waiting: BTreeMap<Ticket, usize>,
+    pub(super) sweeps: Vec<(TaskId, Fence)>,
+    pub(super) snapshots: Vec<Output<SimDisk>>,
     next_ticket: u64,
-    faults_planned: bool,
+    pub(super) faults_planned: bool,
+    /// What the disk has turned into, and for how many steps yet.
+    pub(super) turned: Option<(Turn, usize)>,
+    /// Records that were let out before their sync may be gone.
+    pub(super) may_lose: bool,
 }
 
 /// Small segments and a small reserve, so that rotation and a full disk happen often.
-fn options() -> Options {
-    Options { segment_size: 16 << 10, reserve: 16 << 10, ..Options::default() }
+pub(super) fn options(fsync: Fsync) -> Options {
+    Options { segment_size: 16 << 10, reserve: 16 << 10, fsync, ..Options::default() }
+}
+
+/// Whether an error blames the machine and not the store.
+pub(super) fn is_the_machines(error: &JournalError) -> bool {
+    use JournalError::{Io, NoSpace, Sync};
+    matches!(error, Io { .. } | NoSpace { .. } | Sync { .. })
 }
 
 /// Small spans, so that everything happens within a short run.
-fn rules() -> Rules {
+pub(super) fn rules() -> Rules {
     let mut rules = Rules {
         heartbeat: Millis(1_000),
         suspect_after: Millis(3_000),
         offline_after: Millis(9_000),
         rolling_lease: Millis(20_000),
-        max_lost: 3,
+        max_lost: LOSSES_MAX,
         ..Rules::default()
     };
     rules.fallback.retry = RetryPolicy::Exponential { base: Millis(500), cap: Millis(8_000) };
@@ -142,7 +88,7 @@ impl World {
     pub fn new(seed: u64, weather: Weather) -> Self {
         let mut dice = Dice::new(seed);
         let disk = SimDisk::new(dice.word());
-        let clocks = Clocks { wall: 1 << 40, boot: 50, boot_id: 1, life: 0, service: 0 };
+        let clocks = Clocks { wall: 1 << 40, boot: 50, boot_id: 1, life: 0, service: 0, frozen: 0 };
         let mut world = Self {
             dice,
             account: Account::default(),
@@ -157,9 +103,10 @@ impl World {
             claims: BTreeSet::new(),
             sweeps: Vec::new(),
             snapshots: Vec::new(),
-            waiting: BTreeMap::new(),
             next_ticket: 0,
             faults_planned: false,
+            turned: None,
+            may_lose: false,
         };
         world.start();
         world.disk.capacity(weather.capacity);
@@ -171,7 +118,19 @@ impl World {
         self.deeds
     }
 
-    fn now(&mut self) -> Moment {
+    /// A number that differs when anything on the disk does.
+    pub fn fingerprint(&self) -> u64 {
+        let files = self.disk.files().into_iter();
+        let bytes = files.flat_map(|path| {
+            let bytes = self.disk.read_file(&path).unwrap_or_default();
+            path.into_bytes().into_iter().chain(bytes)
+        });
+        bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01B3)
+        })
+    }
+
+    pub(super) fn now(&mut self) -> Moment {
         Moment {
             wall: Timestamp(self.clocks.wall),
             life: LifeTime(self.clocks.life),
@@ -181,126 +140,15 @@ impl World {
     }
 
     /// Lets time pass; the service clock runs only while the engine does.
-    fn pass(&mut self, ms: u64) {
-        self.clocks.wall += ms;
+    pub(super) fn pass(&mut self, ms: u64) {
+        if self.clocks.frozen == 0 {
+            self.clocks.wall += ms;
+        }
+        self.clocks.frozen = self.clocks.frozen.saturating_sub(1);
         self.clocks.boot += ms;
         self.clocks.life += ms;
         if self.engine.is_some() {
             self.clocks.service += ms;
-        }
-    }
-
-    /// Starts the engine on whatever is on the disk, twice from the same bytes.
-    fn start(&mut self) {
-        let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: self.dice.word() };
-        let options = options();
-        let before = self.disk.fork();
-        let opened = Engine::open(self.disk.clone(), options, host, rules());
-        let (mut engine, recovery) = match opened {
-            Ok(opened) => opened,
-            Err(error) if self.disk.is_off() || self.faults_planned || error.is_full() => {
-                // The machine failed again during recovery: that must do no harm either.
-                self.fail_over();
-                return;
-            }
-            Err(error) => panic!("recovery refused what a crash can leave: {error}"),
-        };
-        let found = digest(&engine.state().image());
-        if self.dice.one_in(4) {
-            let host = Host { random: self.dice.word(), ..host };
-            let (again, _) = Engine::open(before, options, host, rules()).expect("recovers again");
-            assert_eq!(digest(&again.state().image()), found, "I4: recovered twice, differently");
-        }
-        self.account.compare(engine.state());
-        engine.state().check().expect("I3: the derived sets follow from the tasks");
-        let head = engine.state().head().clone();
-        self.resume_clocks(&head);
-        engine.set_snapshot_after(24 << 10);
-        let start = Start {
-            version: "sim".into(),
-            boot_id: format!("boot {}", self.clocks.boot_id).into(),
-            boot_clock: Millis(self.clocks.boot),
-            skipped_ahead: recovery.skipped_ahead,
-            dead: self.verdicts(engine.state()),
-        };
-        let now = self.now();
-        match engine.start(start, now) {
-            Ok(outputs) => {
-                self.engine = Some(engine);
-                self.publish(outputs);
-            }
-            Err(_) => self.fail_over(),
-        }
-    }
-
-    /// The life clock goes on from the last start within one boot, from the last record after a
-    /// reboot; the service clock always goes on from the last record.
-    fn resume_clocks(&mut self, head: &crate::kernel::Head) {
-        self.clocks.service = head.service.0;
-        let boot_id = format!("boot {}", self.clocks.boot_id);
-        self.clocks.life = match &head.started {
-            Some(started) if *started.boot_id == *boot_id => {
-                let since = self.clocks.boot.saturating_sub(started.boot_clock.0);
-                head.started_life.0 + since
-            }
-            _ => head.life.0,
-        };
-    }
-
-    /// Which registered workers are known to be dead.
-    fn verdicts(&self, state: &State) -> Vec<(crate::kernel::ids::WorkerId, Reason)> {
-        let mut dead = Vec::new();
-        for worker in state.workers() {
-            let boot = worker.registration.process.boot_id != format!("{}", self.clocks.boot_id);
-            let lives = self.workers.iter().any(|w| w.lock == worker.registration.lock.to_string());
-            if boot {
-                dead.push((worker.id, Reason::HostRebooted));
-            } else if !lives {
-                dead.push((worker.id, Reason::WorkerCrash));
-            }
-        }
-        dead
-    }
-
-    /// The engine's process ends at once; whoever waits learns nothing.
-    fn engine_dies(&mut self) {
-        self.engine = None;
-        self.sweeps.clear();
-        self.snapshots.clear();
-        self.waiting.clear();
-        self.account.engine_gone();
-        for worker in &mut self.workers {
-            worker.answers_lost();
-        }
-        self.deeds.restarts += 1;
-    }
-
-    /// After a failure of the disk or the machine: the engine is gone; the machine may be too.
-    fn fail_over(&mut self) {
-        self.engine_dies();
-        if self.disk.is_off() || self.dice.one_in(2) {
-            self.power_cut();
-        } else {
-            self.disk = self.disk.restarted();
-        }
-        self.deeds.disk_failures += u64::from(self.faults_planned);
-        self.faults_planned = false;
-        self.disk.capacity(self.weather.capacity);
-    }
-
-    fn power_cut(&mut self) {
-        self.deeds.power_cuts += 1;
-        self.disk.power_off();
-        self.disk = self.disk.after_crash(self.dice.word());
-        self.disk.capacity(self.weather.capacity);
-        self.clocks.boot_id += 1;
-        self.clocks.boot = 10;
-        self.alive.clear();
-        self.claims.clear();
-        self.tombstones.clear();
-        for worker in &mut self.workers {
-            *worker = Worker::new(worker.slots);
-            worker.boot_id = self.clocks.boot_id;
         }
     }
 
@@ -309,15 +157,24 @@ impl World {
         let now = self.now();
         let Some(engine) = self.engine.as_mut() else { return false };
         self.deeds.commands += inputs.len() as u64;
-        if let Ok(outputs) = engine.step(inputs, now) {
-            self.publish(outputs);
-            return true;
+        match engine.step(inputs, now) {
+            Ok(outputs) => {
+                self.publish(outputs);
+                true
+            }
+            Err(error) => {
+                let full = error.is_full() && self.weather.capacity != u64::MAX;
+                let provoked = full || (self.is_ill() && is_the_machines(&error));
+                assert!(provoked, "an engine failed unprovoked: {error}");
+                self.fail_over();
+                false
+            }
         }
-        assert!(self.disk.violations().is_empty(), "{:?}", self.disk.violations());
-        let faulty = self.faults_planned || self.disk.is_off();
-        assert!(faulty || self.weather.capacity != u64::MAX, "an engine failed unprovoked");
-        self.fail_over();
-        false
+    }
+
+    /// Whether the disk may fail just now.
+    pub(super) fn is_ill(&self) -> bool {
+        self.faults_planned || self.disk.is_off() || self.turned.is_some()
     }
 
     /// Tells the engine something on behalf of somebody and returns the answers; none when they
@@ -330,12 +187,45 @@ impl World {
         self.engine.as_ref()?;
         let from = self.ticket();
         self.account.asked(&commands);
+        let shown = commands.first().and_then(proof).copied();
+        let valid = shown.is_some_and(|proof| self.is_valid(&proof));
         if !self.turn(vec![Input::Ask { from, by, commands }]) {
             return None;
         }
         let answers = self.account.take_answers(from);
+        if let (Some(proof), Some(answers)) = (shown, &answers) {
+            self.check_answer(&proof, valid, answers.first());
+        }
         let lost = self.lucky(self.weather.loss_one_in);
         answers.filter(|_| !lost)
+    }
+
+    /// Whether a lease is the speaker's and not over.
+    fn is_valid(&self, proof: &Proof) -> bool {
+        let lease = self.state().and_then(|state| state.task(proof.task)?.lease());
+        lease.is_some_and(|lease| {
+            (lease.worker, lease.fence, lease.secret) == (proof.worker, proof.fence, proof.secret)
+                && self.clocks.service < lease.ends.0
+        })
+    }
+
+    /// I14: a stale token changes nothing, and a valid one is taken. An end that was told before
+    /// gets its first answer again.
+    fn check_answer(&self, proof: &Proof, valid: bool, answer: Option<&Result<Answer, Rejection>>) {
+        let taken = match answer {
+            Some(Ok(Answer::Checkpointed(_))) => true,
+            Some(Ok(Answer::Ended(_))) => valid || !self.told_before(proof),
+            Some(Ok(Answer::Refused(_))) => false,
+            _ => return,
+        };
+        assert_eq!(taken, valid, "I14: token {} of task {}", proof.fence, proof.task);
+    }
+
+    /// Whether the attempt is known to have ended by its own word.
+    fn told_before(&self, proof: &Proof) -> bool {
+        let task = self.state().and_then(|state| state.task(proof.task));
+        let attempt = task.and_then(|task| task.attempt(proof.fence));
+        attempt.is_some_and(|attempt| attempt.secret == proof.secret && attempt.end.is_some())
     }
 
     pub(super) fn ticket(&mut self) -> Ticket {
@@ -353,7 +243,7 @@ impl World {
     }
 
     /// What leaves the engine is durable: it goes into the account.
-    fn publish(&mut self, outputs: Vec<Output<SimDisk>>) {
+    pub(super) fn publish(&mut self, outputs: Vec<Output<SimDisk>>) {
         for output in outputs {
             match output {
                 Output::Answers { to, answers } => {
@@ -372,7 +262,12 @@ impl World {
                         self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
                     }
                 }
-                Output::Sweep { task, fence } => self.sweeps.push((task, fence)),
+                Output::Sweep { task, fence } => {
+                    let lease = self.state().and_then(|state| state.task(task)?.lease());
+                    let over = lease.is_none_or(|lease| lease.ends.0 <= self.clocks.service);
+                    assert!(over, "the lease of task {task} is swept before its end");
+                    self.sweeps.push((task, fence));
+                }
                 snapshot @ Output::Snapshot { .. } => self.snapshots.push(snapshot),
             }
         }
@@ -380,7 +275,7 @@ impl World {
 
     /// Does one of the sweeps that the engine asked for: whatever ran is killed, and nothing can
     /// start any more.
-    fn sweep_one(&mut self) {
+    pub(super) fn sweep_one(&mut self) {
         if self.sweeps.is_empty() {
             return;
         }
@@ -393,7 +288,7 @@ impl World {
         self.turn(vec![Input::Swept { task, fence, ran }]);
     }
 
-    fn write_one_snapshot(&mut self) {
+    pub(super) fn write_one_snapshot(&mut self) {
         let Some(Output::Snapshot { image, writer }) = self.snapshots.pop() else { return };
         let written = write_snapshot(&image, *writer);
         self.deeds.snapshots += u64::from(written.is_ok());
@@ -414,7 +309,7 @@ impl World {
         true
     }
 
-    fn kill_worker(&mut self, place: usize) {
+    pub(super) fn kill_worker(&mut self, place: usize) {
         let mut fresh = Worker::new(self.workers[place].slots);
         fresh.boot_id = self.clocks.boot_id;
         fresh.lock = format!("{} {}", self.clocks.boot_id, self.dice.word());
@@ -458,120 +353,12 @@ impl World {
             self.account.glance(engine.state());
         }
     }
+}
 
-    fn trouble(&mut self) {
-        let Weather { crash_one_in, fault_one_in, stall_one_in, jump_one_in, .. } = self.weather;
-        if self.lucky(crash_one_in) {
-            match self.dice.below(4) {
-                0 if self.engine.is_some() => {
-                    self.engine_dies();
-                    self.disk = self.disk.restarted();
-                    self.disk.capacity(self.weather.capacity);
-                    self.faults_planned = false;
-                }
-                1 => {
-                    self.engine_dies();
-                    self.power_cut();
-                    self.faults_planned = false;
-                }
-                2 => {
-                    // The power fails inside a disk call that is still to come.
-                    let call = self.disk.calls() + 1 + self.dice.below(12) as u64;
-                    self.disk.crash_at(call, self.dice.one_in(2));
-                    self.faults_planned = true;
-                }
-                _ => {
-                    let place = self.dice.below(self.workers.len());
-                    self.kill_worker(place);
-                }
-            }
-        }
-        if self.lucky(fault_one_in) {
-            self.plan_fault();
-        }
-        if self.lucky(stall_one_in) {
-            let place = self.dice.below(self.workers.len());
-            self.workers[place].stalled = 1 + self.dice.below(40);
-        }
-        if self.lucky(jump_one_in) {
-            let jump = [1_000, 3_600_000, 1 << 39][self.dice.below(3)];
-            let wall = self.clocks.wall;
-            self.clocks.wall =
-                if self.dice.one_in(2) { wall + jump } else { wall.saturating_sub(jump) };
-        }
-    }
-
-    fn plan_fault(&mut self) {
-        let nth = 1 + self.dice.below(6) as u64;
-        let op = [Op::Write, Op::Sync, Op::SyncDir, Op::Create, Op::Rename, Op::Allocate]
-            [self.dice.below(6)];
-        let failure = match (op, self.dice.below(4)) {
-            (Op::Sync, 0) => Failure::Sync(PageFate::Dropped),
-            (Op::Sync, 1) => Failure::Sync(PageFate::CacheOnly),
-            (Op::Sync, _) => Failure::Sync(PageFate::Kept),
-            (Op::Write, 0) => Failure::Short(1 + self.dice.below(600)),
-            (_, 1) => Failure::Error(Errno::INTR),
-            (_, 2) => Failure::Error(Errno::NOSPC),
-            _ => Failure::Error(Errno::IO),
-        };
-        self.disk.fail(op, nth, failure, Times::Once);
-        self.faults_planned = true;
-    }
-
-    /// Everything mends; then every task must end within bounded time, and nothing may be wrong.
-    pub fn calm_down(&mut self) {
-        self.weather = Weather::CALM;
-        self.disk.heal();
-        self.disk.capacity(u64::MAX);
-        self.clocks.wall = self.clocks.wall.max(1 << 41); // every date lies behind
-        self.faults_planned = true; // a planned power cut may still come
-        let mut patience = 40_000;
-        loop {
-            patience -= 1;
-            assert!(0 < patience, "I17: {} tasks never end", self.unfinished());
-            self.step_calmly();
-            if self.engine.is_some() && self.unfinished() == 0 {
-                break;
-            }
-        }
-        assert!(self.disk.violations().is_empty(), "{:?}", self.disk.violations());
-        self.restart_once_more();
-    }
-
-    fn step_calmly(&mut self) {
-        self.pass(250);
-        if self.engine.is_none() {
-            self.start();
-            return;
-        }
-        self.sweep_one();
-        self.write_one_snapshot();
-        self.turn(Vec::new());
-        for place in 0..self.workers.len() {
-            self.workers[place].stalled = 0;
-            self.worker(place);
-        }
-        self.resume_paused();
-    }
-
-    fn unfinished(&self) -> usize {
-        let Some(state) = self.state() else { return usize::MAX };
-        state.tasks().filter(|task| !task.status.is_terminal()).count()
-    }
-
-    /// I3: the live state is what a replay gives, with heartbeats written along.
-    fn restart_once_more(&mut self) {
-        let Some(engine) = self.engine.take() else { return };
-        let live = digest(&engine.state().image());
-        if engine.close().is_err() {
-            return;
-        }
-        let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: 1 };
-        let disk = self.disk.restarted();
-        let (again, recovery) =
-            Engine::open(disk, options(), host, rules()).expect("opens after a clean close");
-        assert_eq!(digest(&again.state().image()), live, "I3: replay gives another state");
-        assert!(recovery.clean_close, "a clean close is known as one");
-        self.account.compare(again.state());
+/// The lease that a command speaks for.
+fn proof(command: &Command) -> Option<&Proof> {
+    match command {
+        Command::Checkpoint { proof, .. } | Command::End { proof, .. } => Some(proof),
+        _ => None,
     }
 }

@@ -128,7 +128,7 @@ fn the_plan_names_sequences_and_tasks_and_changes_nothing() {
         &["repair", "--dry-run"],
         &expect![[r#"
             exit 0
-            damaged: journal/0000000004-00000000000000000028.journal: at byte 5120, where sequence 30 is due, the frame fails its checksum (stored ed7fadda, computed ecca50c7); 29 whole records before it, 67 after it
+            damaged: journal/0000000004-00000000000000000028.journal, byte 5120 (sequence 30): the frame fails its checksum (stored ed7fadda, computed ecca50c7)
             a repair would
               build on   the journal's beginning, and 29 records behind it, up to the first hole
               hold       6 tasks, 0 workers
@@ -141,7 +141,7 @@ fn the_plan_names_sequences_and_tasks_and_changes_nothing() {
                          what is missing may have been about any task; 3 tasks that had
                          not ended then may have gone further, and may run again
               move       every file of the old store to quarantine/; none is deleted
-              need       108 KiB of free space
+              need       104 KiB of free space
             The other method would keep 66 records more; its plan:
               midwatch-journal repair DIR --method salvage --dry-run
             Stop all workers before the daemon starts again: one of them may still run what
@@ -154,7 +154,7 @@ fn the_plan_names_sequences_and_tasks_and_changes_nothing() {
         &["repair", "--dry-run", "--method", "salvage"],
         &expect![[r#"
             exit 0
-            damaged: journal/0000000004-00000000000000000028.journal: at byte 5120, where sequence 30 is due, the frame fails its checksum (stored ed7fadda, computed ecca50c7); 29 whole records before it, 67 after it
+            damaged: journal/0000000004-00000000000000000028.journal, byte 5120 (sequence 30): the frame fails its checksum (stored ed7fadda, computed ecca50c7)
             a repair would
               build on   the journal's beginning, and 95 records behind it that can follow
               hold       28 tasks, 0 workers
@@ -167,7 +167,7 @@ fn the_plan_names_sequences_and_tasks_and_changes_nothing() {
                          what is missing may have been about any task; 25 tasks that had
                          not ended then may have gone further, and may run again
               move       every file of the old store to quarantine/; none is deleted
-              need       120 KiB of free space
+              need       116 KiB of free space
             Stop all workers before the daemon starts again: one of them may still run what
             the new store does not know of
             Nothing was changed. To do it: midwatch-journal repair DIR --method salvage
@@ -186,7 +186,7 @@ fn a_repair_shows_its_plan_and_what_became_of_it() {
         &["repair"],
         &expect![[r#"
             exit 0
-            damaged: journal/0000000004-00000000000000000028.journal: at byte 5120, where sequence 30 is due, the frame fails its checksum (stored ed7fadda, computed ecca50c7); 29 whole records before it, 67 after it
+            damaged: journal/0000000004-00000000000000000028.journal, byte 5120 (sequence 30): the frame fails its checksum (stored ed7fadda, computed ecca50c7)
             a repair would
               build on   the journal's beginning, and 29 records behind it, up to the first hole
               hold       6 tasks, 0 workers
@@ -199,7 +199,7 @@ fn a_repair_shows_its_plan_and_what_became_of_it() {
                          what is missing may have been about any task; 3 tasks that had
                          not ended then may have gone further, and may run again
               move       every file of the old store to quarantine/; none is deleted
-              need       108 KiB of free space
+              need       104 KiB of free space
             The other method would keep 66 records more; its plan:
               midwatch-journal repair DIR --method salvage --dry-run
             Stop all workers before the daemon starts again: one of them may still run what
@@ -371,10 +371,11 @@ fn what_cannot_be_repaired_is_said_and_left_as_it_is() {
         &bench,
         &["repair"],
         &expect![[r#"
-        exit 6
-        error: this store can't be repaired: no segment and no snapshot can be read
-          nothing was changed; keep the directory as it is, and put the files back from a backup
-    "#]],
+            exit 6
+            error: this store can't be repaired: no segment and no snapshot can be read
+              keep the directory as it is, and put the files back from a backup
+              Nothing was changed
+        "#]],
     );
     assert!(changes_but_lock(&before, &image(bench.path())));
 
@@ -385,10 +386,11 @@ fn what_cannot_be_repaired_is_said_and_left_as_it_is() {
         &bench,
         &["repair"],
         &expect![[r#"
-        exit 6
-        error: this store can't be repaired: the journal has lost its beginning, and no snapshot is whole; `--method salvage` would keep the 79 records that can stand alone
-          nothing was changed; keep the directory as it is, and put the files back from a backup
-    "#]],
+            exit 6
+            error: this store can't be repaired: the journal has lost its beginning, and no snapshot is whole; `--method salvage` would keep the 79 records that can stand alone
+              keep the directory as it is, and put the files back from a backup
+              Nothing was changed
+        "#]],
     );
     assert!(changes_but_lock(&before, &image(bench.path())));
 
@@ -453,10 +455,10 @@ fn a_start_on_an_interrupted_repair_names_the_cure_which_finishes_it() {
         &bench,
         &["verify"],
         &expect![[r#"
-        exit 6
-        error: a repair of this store was interrupted
-          run `midwatch-journal repair` again: it goes on where it stopped
-    "#]],
+            exit 6
+            error: a repair of this store was interrupted
+              run `midwatch-journal repair DIR` again: it goes on where it stopped
+        "#]],
     );
     check(
         &bench,
@@ -558,7 +560,7 @@ fn on_a_full_disk_a_repair_says_what_it_needs_and_changes_nothing() {
         dump: exit 6
         repair --dry-run: exit 0
         repair: exit 7
-        error: the repair needs 110592 bytes of free space, and 0 are free
+        error: the repair needs 106496 bytes of free space, and 0 are free
         unchanged
         repaired
     "#]]

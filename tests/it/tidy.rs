@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 /// than that part.
 const FLOORS: &[(&str, &[&str])] = &[
     ("limits", &[]),
+    ("defect", &[]),
     ("units", &["kernel::ids"]),
-    ("kernel", &["limits"]),
-    ("journal", &["limits"]),
-    ("engine", &["kernel", "journal", "limits", "units"]),
+    ("kernel", &["limits", "defect"]),
+    ("journal", &["limits", "defect"]),
+    ("engine", &["kernel", "journal", "limits", "units", "defect"]),
     ("api", &["kernel::ids", "kernel::status", "kernel::task", "limits"]),
     ("config", &["kernel::ids", "kernel::rules", "journal", "limits", "units"]),
     ("clock", &["kernel::ids", "kernel::event", "kernel::Head", "process"]),
@@ -67,6 +68,7 @@ const FLOORS: &[(&str, &[&str])] = &[
 /// The crates from elsewhere that each may use.
 const CRATES: &[(&str, &[&str])] = &[
     ("limits", &[]),
+    ("defect", &[]),
     ("units", &["chrono"]),
     ("kernel", &["serde", "minicbor"]),
     ("journal", &["crc32fast", "fs2", "memmap2", "rustix"]),
@@ -103,6 +105,8 @@ const CRATES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "clap",
+            "clap_complete",
+            "clap_mangen",
             "rustix",
             "serde",
             "serde_json",

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use midwatch::journal::disk::{Disk, DiskFile};
-use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times};
+use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times, Turn};
 use rustix::io::Errno;
 
 const FOUND: Option<&[u8]> = Some(b"new");
@@ -89,7 +90,7 @@ fn after_the_power_cut_every_call_fails_and_a_sync_it_hit_covers_nothing() {
     assert!(disk.list("").is_err());
     assert!(disk.is_off());
     assert!(possible(&disk, "a").contains(&None));
-    let later = disk.after_crash(7);
+    let later = disk.after_crash(7, false);
     assert!(later.list("").is_ok());
 }
 
@@ -120,9 +121,10 @@ fn a_failed_sync_leaves_the_pages_to_one_of_three_fates() {
         disk.fail(Op::Sync, 1, Failure::Sync(fate), Times::Once);
         assert!(file.sync().is_err());
         assert_eq!(disk.read_file("a").unwrap(), seen);
-        assert!(disk.violations().is_empty());
+        let again = catch_unwind(AssertUnwindSafe(|| file.sync()));
+        assert!(again.is_err(), "the disk stops whoever syncs again");
+        disk.tolerate_second_syncs();
         file.sync().unwrap();
-        assert_eq!(disk.violations().len(), 1);
         assert_eq!(possible(&disk, "a"), later, "{fate:?}");
     }
 }
@@ -188,4 +190,35 @@ fn a_file_that_lost_its_end_reads_zeros_when_it_grows_again() {
         file.allocate(4096).unwrap();
         assert!(after.read_file("a").unwrap()[kept..].iter().all(|byte| *byte == 0));
     }
+}
+
+#[test]
+fn a_disk_turns_at_the_call_it_was_told_and_back_when_healed() {
+    let disk = SimDisk::new(1);
+    disk.write_file("a", b"old");
+    let mut file = disk.open_write("a").unwrap();
+    disk.turn(disk.calls() + 2, Turn::ReadOnly);
+    file.write_at(0, b"new").unwrap();
+    let error = file.write_at(0, b"more").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ReadOnlyFilesystem);
+    disk.heal();
+    disk.turn(0, Turn::Full);
+    assert_eq!(disk.free_space().unwrap(), 0);
+    assert_eq!(disk.create("b").unwrap().allocate(1).unwrap_err().kind(), ErrorKind::StorageFull);
+    disk.heal();
+    disk.create("c").unwrap().allocate(1).unwrap();
+}
+
+#[test]
+fn a_disk_that_lies_says_done_and_keeps_nothing_for_certain() {
+    let disk = SimDisk::new(1);
+    disk.write_file("a", b"old");
+    disk.turn(0, Turn::Lying);
+    let mut file = disk.open_write("a").unwrap();
+    file.write_at(0, b"new").unwrap();
+    file.sync().unwrap();
+    disk.create("b").unwrap();
+    disk.sync_dir("").unwrap();
+    assert!(possible(&disk, "a").contains(&Some(b"old".to_vec())));
+    assert!(possible(&disk, "b").contains(&None));
 }

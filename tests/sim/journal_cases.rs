@@ -343,40 +343,6 @@ fn w21_a_flip_before_later_frames_is_damage_and_in_the_last_one_suspicious() {
 }
 
 #[test]
-fn w22_no_flipped_bit_makes_the_history_shorter_without_a_report() {
-    let mut ledger = store();
-    ledger.step(Step::Snapshot).unwrap();
-    ledger.step(Step::Small).unwrap();
-    let clean = ledger.disk.restarted();
-    let all = ledger.book.batches.len();
-    let every = std::env::var("MIDWATCH_L1_FLIP_EVERY").map_or(15, |n| n.parse().unwrap());
-    let (mut flips, mut refused, mut reported) = (0, 0, 0);
-    for path in clean.files().iter().filter(|path| *path != "reserve") {
-        let bytes = clean.read_file(path).unwrap();
-        let text = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let end = bytes.len().min(text + 1024) as u64 * 8;
-        let mut bit = flips % every;
-        while bit < end {
-            let disk = clean.fork();
-            disk.flip(path, bit);
-            match open(&disk, &options(), Book::default()) {
-                Err(_) => refused += 1,
-                Ok(opened) => {
-                    let found = ledger.book.check(&opened.history, 0, all);
-                    let found = found.unwrap_or_else(|wrong| panic!("{path} bit {bit}: {wrong}"));
-                    let told = matches!(opened.recovery.tail, TailClass::Suspicious { .. });
-                    assert!(found == all || told, "{path} bit {bit}: {found} of {all} batches");
-                    reported += u64::from(found != all);
-                }
-            }
-            flips += 1;
-            bit += every;
-        }
-    }
-    println!("{flips} flips: {refused} refused, {reported} set aside with an alarm");
-}
-
-#[test]
 fn w25_a_bad_checksum_in_a_sealed_segment_is_damage_and_not_the_end() {
     let mut ledger = fresh(25);
     let frame = Frame::of(&mut ledger, &[400, 400, 400]);
@@ -436,7 +402,6 @@ fn w36_w38_a_commit_whose_sync_failed_is_an_error_and_the_last() {
     // The ledger demands that this is refused without a call to the disk.
     assert!(ledger.commit(&[20]).is_err());
     assert!(ledger.close().is_err(), "no clean end is written");
-    assert!(ledger.disk.violations().is_empty());
 }
 
 #[test]
@@ -445,7 +410,6 @@ fn w37_there_is_no_second_sync_and_after_a_power_cut_all_that_was_acknowledged_i
         let mut ledger = store();
         ledger.disk.fail(Op::Sync, 1, Failure::Sync(fate), Times::Once);
         assert!(ledger.commit(&[400, 400, 400]).is_err());
-        assert!(ledger.disk.violations().is_empty(), "{fate:?}");
         // The next process serves what it sees; a power cut after that must not take it back.
         let next = ledger.disk.restarted();
         let opened = reopen(&next);

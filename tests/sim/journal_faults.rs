@@ -7,7 +7,7 @@
 use std::fmt;
 
 use midwatch::journal::JournalError;
-use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times};
+use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times, Turn};
 use rustix::io::Errno;
 
 use crate::explore::{Expected, Explorer};
@@ -68,7 +68,6 @@ impl Plan {
             }
         };
         let met = 0 < disk.failures();
-        assert_eq!(disk.violations(), Vec::<String>::new(), "{self}: {error:?}");
         Outcome { disk, book, error, met }
     }
 
@@ -189,7 +188,9 @@ fn a_sync_that_fails_is_final_whatever_becomes_of_the_pages() {
 
 #[test]
 fn a_directory_that_cannot_be_synced_is_final() {
-    each_call_fails(Op::SyncDir, Failure::Error(Errno::IO), &ONCE_AND_FOREVER);
+    for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
+        each_call_fails(Op::SyncDir, Failure::Error(errno), &ONCE_AND_FOREVER);
+    }
 }
 
 #[test]
@@ -276,7 +277,6 @@ fn a_start_that_fails_at_any_call_can_be_repeated() {
                     Ok(opened) => drop(book.check(&opened.history, must, must + 1).unwrap()),
                     Err(error) => assert!(is_io(&error), "{origin}: {error:?}"),
                 }
-                assert_eq!(next.violations(), Vec::<String>::new(), "{origin}");
                 explorer.check_killed(&next.restarted(), &expected, &origin);
                 runs += 1;
             }
@@ -372,11 +372,120 @@ fn who_asks_for_room_before_new_work_can_start_on_a_disk_that_is_full_to_the_byt
 fn a_read_only_disk_is_refused_clearly_and_works_again_once_writable() {
     let (book, must, disks) = crashed_disks();
     for disk in disks {
-        disk.read_only(true);
+        disk.turn(0, Turn::ReadOnly);
         let error = open(&disk, &options(), Book::default()).err().unwrap();
         assert!(is_io(&error), "{error:?}");
-        disk.read_only(false);
+        disk.heal();
         let opened = open(&disk, &options(), Book::default()).unwrap();
         book.check(&opened.history, must, must + 1).unwrap();
+    }
+}
+
+/// Runs all steps on a disk that turns bad at the `call`-th call.
+fn run_turning(call: u64, turn: Turn) -> (SimDisk, Book, Option<JournalError>) {
+    let disk = SimDisk::new(call);
+    disk.turn(call, turn);
+    match open(&disk, &options(), Book::default()) {
+        Err(error) => (disk, Book::default(), Some(error)),
+        Ok(opened) => {
+            let mut ledger = opened.ledger;
+            let error = STEPS.iter().find_map(|step| ledger.step(*step).err());
+            (disk, ledger.book, error)
+        }
+    }
+}
+
+/// Calls that all steps take on a disk that is well.
+fn calls_of_all_steps() -> u64 {
+    let (disk, _, error) = run_turning(u64::MAX, Turn::ReadOnly);
+    assert!(error.is_none(), "{error:?}");
+    disk.calls()
+}
+
+// proof: F15
+#[test]
+fn a_disk_that_turns_read_only_or_full_at_any_call_is_refused_clearly_until_that_ends() {
+    let mut explorer = Explorer::new(options(), 15);
+    for turn in [Turn::ReadOnly, Turn::Full] {
+        for call in 1..=calls_of_all_steps() {
+            let (disk, book, error) = run_turning(call, turn);
+            let fits = |error: &JournalError| match turn {
+                Turn::Full => error.is_full(),
+                _ => is_io(error),
+            };
+            assert!(error.as_ref().is_none_or(fits), "{turn:?} from call {call}: {error:?}");
+            let next = disk.restarted();
+            next.turn(0, turn);
+            let origin = format!("{turn:?} from call {call}: {error:?}");
+            match open(&next, &options(), Book::default()) {
+                Err(error) => assert!(fits(&error), "{origin}, and at the next start {error:?}"),
+                Ok(opened) => {
+                    book.check(&opened.history, book.acked, book.batches.len()).unwrap();
+                }
+            }
+            let well = next.restarted();
+            explorer.check_killed(&well, &Expected::of(&book), &origin);
+        }
+    }
+    println!("L1: a disk that turns, {}", explorer.figures());
+}
+
+// proof: F10
+#[test]
+fn a_disk_that_lies_from_any_call_on_leaves_a_run_of_the_history_or_a_refusal() {
+    let (mut refused, mut shorter, mut whole) = (0, 0, 0);
+    for call in 1..=calls_of_all_steps() {
+        let (disk, book, error) = run_turning(call, Turn::Lying);
+        assert!(error.is_none(), "a lie is not noticed when it is told: {error:?}");
+        let honest = run_until(call - 1);
+        let states = CrashStates::of(&disk, None);
+        for choice in states.choices(12, &mut Dice::new(call)) {
+            let left = states.disk(&choice);
+            match open(&left, &options(), Book::default()) {
+                Ok(opened) => {
+                    let found = book.check(&opened.history, honest, book.batches.len());
+                    let found = found.unwrap_or_else(|wrong| panic!("from call {call}: {wrong}"));
+                    *(if found < book.acked { &mut shorter } else { &mut whole }) += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.exit_code(), 6, "from call {call}: {error:?}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    println!("L1: a lying disk, {refused} refused, {shorter} shorter, {whole} whole");
+    assert!(0 < refused && 0 < shorter && 0 < whole);
+}
+
+/// Batches that were acknowledged within so many calls.
+fn run_until(call: u64) -> usize {
+    let disk = SimDisk::new(call);
+    disk.crash_at(call, false);
+    let Ok(opened) = open(&disk, &options(), Book::default()) else { return 0 };
+    let mut ledger = opened.ledger;
+    let ended = STEPS.iter().any(|step| ledger.step(*step).is_err());
+    assert!(ended || disk.calls() <= call);
+    ledger.book.acked
+}
+
+// proof: F6, F12
+#[test]
+fn a_hundred_interruptions_in_a_row_are_survived() {
+    for op in [Op::Read, Op::Write] {
+        let mut met = 0;
+        for first in 1..40 {
+            let disk = SimDisk::new(first);
+            for _ in 0..100 {
+                disk.fail(op, first, Failure::Error(Errno::INTR), Times::Once);
+            }
+            let mut ledger = open(&disk, &options(), Book::default()).unwrap().ledger;
+            for step in STEPS {
+                ledger.step(step).unwrap();
+            }
+            met += disk.failures();
+            assert_eq!(ledger.book.acked, ledger.book.batches.len());
+        }
+        assert!(2_000 < met, "{op:?}: {met} interruptions");
     }
 }

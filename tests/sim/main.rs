@@ -10,14 +10,24 @@
     reason = "a test may stop"
 )]
 
+mod compaction;
 mod disk;
+mod engine_damage;
 mod explore;
 mod journal_cases;
 mod journal_crash;
 mod journal_faults;
 mod ledger;
 mod model;
+mod model_engine;
+mod orders;
 mod repair;
 mod repair_crash;
 mod repair_rules;
 mod world;
+
+/// A number from the environment, for runs larger than the usual one.
+fn asked(name: &str, usual: u64) -> u64 {
+    let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{name} is a number"));
+    std::env::var(name).map_or(usual, number)
+}

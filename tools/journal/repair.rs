@@ -1,6 +1,6 @@
 //! `repair`: says what a rebuilt store would hold, then puts it in the place of the damaged one.
 
-use super::failure::{DONE, Failure, first_line, note};
+use super::failure::{DONE, Failure, note};
 use super::place::Store;
 use super::verify::{error_json, things};
 use clap::ValueEnum;
@@ -238,11 +238,22 @@ fn print_advice(store: &Store, plan: &Plan, out: &mut impl Write) -> io::Result<
 
 fn fault_words(fault: &Fault) -> String {
     match fault {
-        Fault::Refused(error) => first_line(error),
+        Fault::Refused(error) => fault_line(error),
         Fault::SuspiciousEnd(TailClass::Suspicious { file, offset, what, .. }) => {
             format!("{file}, byte {offset}: the last write is there in full, yet {what}")
         }
         Fault::SuspiciousEnd(_) => "the end of the journal is suspicious".to_owned(),
+    }
+}
+
+/// What is wrong and where, on one line.
+fn fault_line(error: &JournalError) -> String {
+    let line = error.headline();
+    let line = line.strip_prefix("damaged journal: ").unwrap_or(&line);
+    match error {
+        JournalError::Damage(damage) => format!("{line}: {}", damage.what),
+        JournalError::Refused { text, .. } => format!("{line}: {text}"),
+        _ => line.to_owned(),
     }
 }
 

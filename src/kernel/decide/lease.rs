@@ -1,6 +1,7 @@
 //! Decisions on leases: who gets one, what its holder may do, and how it ends.
 
 use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
+use crate::defect::Defect;
 use crate::kernel::event::{
     Act, Checkpointed, Ended, Event, Heard, Held, Leased, Moved, Refused, Registration, Standing,
     WorkerJoined, WorkerMoved,
@@ -54,7 +55,15 @@ impl<'a> Ask<'a> {
         let mut events = heard_of(worker);
         let mut leases = Vec::new();
         let ends = self.now.service.after(self.rules.start_hold());
-        let seq = self.state.next_seq().0;
+        let mut seq = self.state.next_seq().0;
+        if Defect::ReuseTokens.is_on() {
+            seq = self
+                .state
+                .lease_ends()
+                .map(|(_, _, fence)| fence.0.saturating_add(1))
+                .max()
+                .unwrap_or(1);
+        }
         for ((_, _, task), secret) in self.next_ready(worker).zip(secrets).take(free) {
             let place = u64::try_from(events.len()).unwrap_or(u64::MAX);
             let fence = Fence(seq.saturating_add(place));
@@ -89,7 +98,7 @@ impl<'a> Ask<'a> {
             && lease.worker == proof.worker
             && lease.secret == proof.secret;
         let current = shown && self.now.service < lease.ends;
-        if current || cfg!(seeded_defect = "accept_stale_token") {
+        if current || Defect::AcceptStaleToken.is_on() {
             return Ok((task, lease));
         }
         Err(stale)
@@ -182,13 +191,17 @@ impl<'a> Ask<'a> {
 
     /// An end told twice gets the first answer again; any other is refused, on record.
     fn repeated_end(self, proof: &Proof, rejection: Rejection) -> Decision {
-        let told = self.state.task(proof.task).and_then(|task| task.attempt(proof.fence));
-        if let Some(attempt) = told
+        if let Some(task) = self.state.task(proof.task)
+            && let Some(attempt) = task.attempt(proof.fence)
             && attempt.secret == proof.secret
             && let Some(end) = &attempt.end
             && end.outcome != Outcome::Lost
         {
-            return Decision { events: Vec::new(), answer: Answer::Ended(end.status) };
+            // The last failure led through RETRYING to DEAD.
+            let last = attempt.number == task.attempt_count();
+            let dead = last && end.status == Status::Retrying && task.status == Status::Dead;
+            let status = if dead { Status::Dead } else { end.status };
+            return Decision { events: Vec::new(), answer: Answer::Ended(status) };
         }
         self.refuse(proof, Act::Finish, rejection)
     }
@@ -203,7 +216,8 @@ impl<'a> Ask<'a> {
         report: Option<&EndReport>,
     ) -> Vec<(Status, Event)> {
         let retry = task.retry_count.saturating_add(1);
-        let exhausted = fate.to == Status::Retrying && task.max_retry < retry;
+        let allowed = task.max_retry.saturating_add(u32::from(Defect::RetryOnceMore.is_on()));
+        let exhausted = fate.to == Status::Retrying && allowed < retry;
         let waits = fate.to == Status::Retrying && !exhausted;
         let policy = &self.rules.of(&task.kind).retry;
         let silent = || Text::from("the lease ran out and the executor was silent");

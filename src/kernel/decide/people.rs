@@ -1,6 +1,7 @@
 //! Decisions on what people ask: submit, cancel, pause, resume, retry, run-now, reset.
 
 use super::{Answer, Ask, Decision, Rejection, stronger};
+use crate::defect::Defect;
 use crate::kernel::event::{Event, Hurried, Moved, StopRequested, Submitted};
 use crate::kernel::ids::{LifeTime, TaskId};
 use crate::kernel::status::Stop;
@@ -9,7 +10,8 @@ use crate::kernel::verdict::{Verb, Verdict, verdict};
 
 impl<'a> Ask<'a> {
     pub(super) fn submit(self, spec: &TaskSpec) -> Result<Decision, Rejection> {
-        if let Some(known) = spec.key.as_ref().and_then(|key| self.state.task_by_key(key)) {
+        let key = spec.key.as_ref().filter(|_| !Defect::IgnoreKey.is_on());
+        if let Some(known) = key.and_then(|key| self.state.task_by_key(key)) {
             return same_submission(known, spec);
         }
         Ok(self.new_task(spec.clone()))
