@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Fuzzes every target, or one, from the kept inputs on. Needs a nightly toolchain and cargo-fuzz.
 #
-#   tools/fuzz.sh [SECONDS [TARGET…]]       default: 60 seconds each of frame, store, body, commands
+#   tools/fuzz.sh [SECONDS [TARGET…]]       default: 60 seconds each of frame, store, repair,
+#                                           body, commands
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 shift || true
-[ $# -gt 0 ] || set -- frame store body commands
+[ $# -gt 0 ] || set -- frame store repair body commands
 for target in "$@"; do
     echo "==== $target"
     mkdir -p "corpus/$target"

@@ -5,6 +5,7 @@ pub mod body;
 pub mod bytes;
 pub mod commands;
 pub mod frame;
+pub mod repair;
 pub mod store;
 
 /// One input, tried.
@@ -14,9 +15,10 @@ pub type Target = fn(&[u8]);
 pub type Seeds = fn() -> Vec<(&'static str, Vec<u8>)>;
 
 /// Every target with its name and its first inputs.
-pub const TARGETS: [(&str, Target, Seeds); 4] = [
+pub const TARGETS: [(&str, Target, Seeds); 5] = [
     ("frame", frame::run, frame::seeds),
     ("store", store::run, store::seeds),
+    ("repair", repair::run, repair::seeds),
     ("body", body::run, body::seeds),
     ("commands", commands::run, commands::seeds),
 ];

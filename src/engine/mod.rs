@@ -6,12 +6,14 @@
 //! runs the very same code. A storage error is final: memory is ahead of the disk then, and the
 //! process must end.
 
+pub mod check;
 pub mod codec;
 mod compaction;
 pub mod dump;
 mod image;
 mod queue;
 mod rebuild;
+pub mod repair;
 mod retention;
 mod start;
 mod turn;

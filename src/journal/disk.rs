@@ -25,13 +25,24 @@ pub trait Disk: Clone {
     fn open_write(&self, path: &str) -> io::Result<Self::File>;
 
     /// Gives `from` the name `to`, replacing what was there. Durable after [`Disk::sync_dir`].
+    ///
+    /// A directory is renamed with all that is in it, onto a name that nothing or an empty
+    /// directory has. Between two directories the new name may be lost in a power cut and the old
+    /// one gone all the same: what must not be lost goes by [`Disk::link`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Gives the file `from` the second name `to`, which must be free (`AlreadyExists`).
+    /// `Unsupported` where a file has one name only. Durable after [`Disk::sync_dir`].
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a name. Durable after [`Disk::sync_dir`].
     fn remove(&self, path: &str) -> io::Result<()>;
 
     /// Creates a directory, mode 0700; an existing one is left as it is.
     fn create_dir(&self, path: &str) -> io::Result<()>;
+
+    /// Removes an empty directory. Durable after [`Disk::sync_dir`].
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
 
     /// The names in a directory, sorted; an absent directory is `NotFound`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;

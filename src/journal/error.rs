@@ -101,6 +101,20 @@ pub enum JournalError {
         /// What is wrong.
         what: String,
     },
+    /// A repair can't make a store of what is left.
+    Unrepairable {
+        /// Why not.
+        what: String,
+    },
+    /// A repair was cut short after it had made its result ready.
+    RepairInterrupted,
+    /// A repair needs more room than there is, and has not begun.
+    RepairNeedsSpace {
+        /// Bytes it writes at most.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
+    },
 }
 
 /// Where a damage is and how much is whole around it.
@@ -164,6 +178,9 @@ impl JournalError {
             Self::SnapshotUnreadable { .. } => "MW-J013",
             Self::Vanished { .. } => "MW-J014",
             Self::Elsewhere => "MW-J015",
+            Self::Unrepairable { .. } => "MW-J016",
+            Self::RepairInterrupted => "MW-J017",
+            Self::RepairNeedsSpace { .. } => "MW-J018",
         }
     }
 
@@ -175,12 +192,15 @@ impl JournalError {
             | Self::Missing { .. }
             | Self::Foreign { .. }
             | Self::Vanished { .. }
-            | Self::Refused { .. } => DAMAGED,
+            | Self::Refused { .. }
+            | Self::Unrepairable { .. }
+            | Self::RepairInterrupted => DAMAGED,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
             | Self::RefusedStore { .. }
-            | Self::Elsewhere => 7,
+            | Self::Elsewhere
+            | Self::RepairNeedsSpace { .. } => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
@@ -232,6 +252,11 @@ impl JournalError {
             Self::SnapshotUnreadable { file, what } => {
                 format!("the snapshot {file} does not read back as written: {what}")
             }
+            Self::Unrepairable { what } => format!("this store can't be repaired: {what}"),
+            Self::RepairInterrupted => "a repair of this store was interrupted".to_owned(),
+            Self::RepairNeedsSpace { needed, free } => {
+                format!("the repair needs {needed} bytes of free space, and {free} are free")
+            }
         }
     }
 
@@ -282,12 +307,29 @@ impl JournalError {
             Self::InUse { .. } => {
                 vec!["stop the other process, or name another data directory".to_owned()]
             }
+            Self::Unrepairable { .. } => {
+                vec!["keep the directory as it is, and put the files back from a backup".to_owned()]
+            }
+            Self::RepairInterrupted => vec![format!(
+                "run `midwatch-journal repair{dir}` again: it goes on where it stopped"
+            )],
+            Self::RepairNeedsSpace { .. } => vec![
+                "free space on the file system of the data directory; the file `reserve` in it may \
+                 be removed, the daemon makes it again"
+                    .to_owned(),
+                "Nothing was changed".to_owned(),
+            ],
             Self::Io { .. }
             | Self::Poisoned
             | Self::RefusedStore { .. }
             | Self::SnapshotUnreadable { .. } => Vec::new(),
         };
-        if self.exit_code() == DAMAGED {
+        let stands = matches!(self, Self::Unrepairable { .. } | Self::RepairInterrupted);
+        if self.exit_code() == DAMAGED && !stands {
+            let repair = format!("midwatch-journal repair{dir} --dry-run");
+            lines.push(format!("To see what a repair keeps: {repair}"));
+        }
+        if self.exit_code() == DAMAGED && !matches!(self, Self::RepairInterrupted) {
             lines.push("Nothing was changed".to_owned());
         }
         lines

@@ -4,6 +4,7 @@
 use super::disk::Disk;
 use super::error::{Damage, JournalError};
 use super::floor::{FLOOR_FILE, Floor};
+use super::repair;
 use super::scan::{salvage_count, salvage_end};
 use super::segment::{
     FileKind, Header, HeaderFault, parse_segment_name, parse_snapshot_name, segment_path,
@@ -44,6 +45,9 @@ pub(super) struct Plan {
 impl Plan {
     /// Looks at every name and header.
     pub(super) fn read(disk: &impl Disk) -> Result<Self, JournalError> {
+        if repair::is_pending(disk)? {
+            return Err(JournalError::RepairInterrupted);
+        }
         // The floor first: beside a running daemon it must not be newer than what is read later.
         let floor = Floor::read(disk)?.filter(|_| !Defect::ForgetFloor.is_on());
         let mut plan = Self { floor, ..Self::default() };

@@ -70,6 +70,18 @@ impl Disk for RealDisk {
         Ok(rustix::fs::renameat(&*self.directory, from, &*self.directory, to)?)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let directory = &*self.directory;
+        match rustix::fs::linkat(directory, from, directory, to, AtFlags::empty()) {
+            Ok(()) => Ok(()),
+            // What file systems without links, and those that forbid them, say.
+            Err(
+                rustix::io::Errno::PERM | rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS,
+            ) => Err(io::ErrorKind::Unsupported.into()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
         Ok(rustix::fs::unlinkat(&*self.directory, path, AtFlags::empty())?)
     }
@@ -79,6 +91,10 @@ impl Disk for RealDisk {
             Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&*self.directory, path, AtFlags::REMOVEDIR)?)
     }
 
     fn list(&self, dir: &str) -> io::Result<Vec<String>> {

@@ -8,6 +8,7 @@ use super::error::{Damage, JournalError};
 use super::floor::FloorFile;
 use super::frame::{self, Batch, RECORD_HEADER_BYTES, Record, Slot};
 use super::plan::{Plan, Segment};
+use super::repair;
 use super::reserve::Reserve;
 use super::scan::{End, FrameAt, Place, Report, TailClass, Visitor, read_plan, read_segments};
 use super::segment::{
@@ -292,7 +293,8 @@ fn prepare(disk: &impl Disk, plan: &Plan) -> Result<(), JournalError> {
     for dir in ["", JOURNAL_DIR, SNAPSHOT_DIR, QUARANTINE_DIR] {
         sync_dir(disk, dir)?;
     }
-    plan.leftovers.iter().try_for_each(|path| remove_if_there(disk, path))
+    plan.leftovers.iter().try_for_each(|path| remove_if_there(disk, path))?;
+    repair::clear_stage(disk)
 }
 
 fn sync_dir(disk: &impl Disk, dir: &str) -> Result<(), JournalError> {

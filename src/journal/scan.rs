@@ -47,6 +47,21 @@ pub struct FrameAt<'a> {
     pub copied: bool,
 }
 
+impl<'a> FrameAt<'a> {
+    pub(super) fn of(file: &'a str, copied_end: u64, offset: u64, head: FrameHead) -> Self {
+        Self {
+            file,
+            offset,
+            first_seq: head.first_seq,
+            count: head.count,
+            body_bytes: head.body_len as u64,
+            synced: head.has(frame::FLAG_SYNCED),
+            skipped: head.has(frame::FLAG_SKIPPED),
+            copied: offset < copied_end,
+        }
+    }
+}
+
 /// Is shown a store in order. An `Err` stops the scan and becomes [`JournalError::Refused`].
 pub trait Visitor {
     /// A segment begins.
@@ -448,16 +463,7 @@ pub(super) fn show(
     }
     let refused =
         |offset, seq, text| JournalError::Refused { file: file.to_owned(), offset, seq, text };
-    let frame = FrameAt {
-        file,
-        offset: at,
-        first_seq: head.first_seq,
-        count: head.count,
-        body_bytes: head.body_len as u64,
-        synced: head.has(frame::FLAG_SYNCED),
-        skipped: head.has(frame::FLAG_SKIPPED),
-        copied: at < copied_end,
-    };
+    let frame = FrameAt::of(file, copied_end, at, head);
     visitor.frame(&frame).map_err(|text| refused(at, head.first_seq, text))?;
     let records = Records::new(head, body).filter(|(seq, ..)| from <= *seq);
     for (seq, behind, record) in records {

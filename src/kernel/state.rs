@@ -134,6 +134,14 @@ impl State {
         self.next_seq = self.next_seq.max(seq);
     }
 
+    /// Spends every number before these: after a repair no sequence, token or id of records that
+    /// are gone is given again.
+    pub fn skip_ahead(&mut self, seq: Seq, task: TaskId) {
+        self.skip_to(seq);
+        self.head.seq = self.head.seq.max(Seq(self.next_seq.0.saturating_sub(1)));
+        self.head.next_task = self.head.next_task.max(task);
+    }
+
     /// The id that the next task gets.
     pub const fn next_task(&self) -> TaskId {
         self.head.next_task

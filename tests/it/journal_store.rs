@@ -158,6 +158,11 @@ impl Bench {
         }
     }
 
+    /// Whether the engine knows a task.
+    pub(crate) fn has_task(&self, task: TaskId) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.state().task(task).is_some())
+    }
+
     /// So many tasks in one frame.
     pub(crate) fn submit_many(&mut self, count: u64) {
         let spec = |number| Command::Submit(TaskSpec::new("fetch", format!("[{number}]")));

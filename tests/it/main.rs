@@ -19,6 +19,7 @@ mod journal_compact;
 mod journal_evolution;
 mod journal_follow;
 mod journal_load;
+mod journal_repair;
 mod journal_state;
 mod journal_store;
 mod journal_threads;

@@ -366,6 +366,12 @@ impl Disk for Shifty {
     fn sync_dir(&self, _: &str) -> io::Result<()> {
         unreachable!("a reader syncs nothing")
     }
+    fn link(&self, _: &str, _: &str) -> io::Result<()> {
+        unreachable!("a reader makes nothing")
+    }
+    fn remove_dir(&self, _: &str) -> io::Result<()> {
+        unreachable!("a reader removes nothing")
+    }
     fn is_still(&self, path: &str, file: &ShiftyFile) -> io::Result<bool> {
         self.disk.is_still(path, &file.file)
     }

@@ -1,8 +1,8 @@
 //! `dump`: the records as JSON, one a line.
 
-use super::check::{First, base, is_ignorable};
 use super::failure::{DAMAGED, Failure, note};
 use super::place::Store;
+use midwatch::engine::check::{First, base, is_ignorable};
 use midwatch::engine::codec::{self, CodecError, Kept};
 use midwatch::engine::dump::{Form, kept_line, record_line};
 use midwatch::engine::hex;

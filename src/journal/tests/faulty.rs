@@ -123,6 +123,16 @@ impl Disk for Faulty {
         self.disk.rename(from, to)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.pass(Call::Rename, to)?;
+        self.disk.link(from, to)
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.pass(Call::Remove, path)?;
+        self.disk.remove_dir(path)
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
         self.pass(Call::Remove, path)?;
         self.disk.remove(path)
