@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 shift || true
-[ $# -gt 0 ] || set -- frame scan snapshot store body commands api config submission
+[ $# -gt 0 ] || set -- frame scan snapshot store repair body commands api config submission
 for target in "$@"; do
     echo "==== $target"
     mkdir -p "corpus/$target"

@@ -10,6 +10,7 @@ pub mod config;
 pub mod frame;
 pub mod harm;
 pub mod reference;
+pub mod repair;
 pub mod scan;
 pub mod snapshot;
 pub mod store;
@@ -28,6 +29,7 @@ pub const TARGETS: &[(&str, Target, Seeds)] = &[
     ("scan", scan::run, scan::seeds),
     ("snapshot", snapshot::run, snapshot::seeds),
     ("store", store::run, store::seeds),
+    ("repair", repair::run, repair::seeds),
     ("body", body::run, body::seeds),
     ("commands", commands::run, commands::seeds),
     ("api", api::run, api::seeds),

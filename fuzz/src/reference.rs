@@ -242,7 +242,7 @@ pub fn read(files: &Files) -> Read {
     let mut segments: Vec<Segment<'_>> = Vec::new();
     for (index, (path, number, seq)) in names.iter().enumerate() {
         let bytes = files[*path].as_slice();
-        let Some(header) = header(bytes, b'J')? else {
+        let Some(header) = header(bytes, b'J')?.filter(|_| 4096 <= bytes.len()) else {
             let named = floor.as_ref().is_some_and(|floor| *number <= floor.segment);
             if index + 1 < names.len() || named || bytes.iter().any(|byte| *byte != 0) {
                 return Err(format!("{path}: bad header"));
@@ -326,6 +326,9 @@ fn journal(segments: &[Segment<'_>], named: u64) -> Result<(Vec<Held>, u64, Clas
             return Err(format!("segment {} begins elsewhere", header.number));
         }
         let end = segments.get(index + 1).map(|next| next.header.previous);
+        if end.is_some_and(|end| (bytes.len() as u64) < end.1) {
+            return Err(format!("segment {} ends too early", header.number));
+        }
         let (mut at, mut checksum) = (4096, 0);
         due = header.first_seq;
         loop {

@@ -15,7 +15,8 @@ use std::sync::OnceLock;
 const HOST: Host = Host { machine_id: [1; 16], boot_id: [2; 16], random: 3 };
 
 fn options(alignment: u32) -> Options {
-    Options { segment_size: 8 << 10, reserve: 0, alignment, ..Options::default() }
+    // Whose machine it is plays no part here.
+    Options { segment_size: 8 << 10, reserve: 0, alignment, adopt: true, ..Options::default() }
 }
 
 /// Takes everything, understands nothing.

@@ -127,6 +127,11 @@ fn stores() {
 }
 
 #[test]
+fn repairs() {
+    replay("repair");
+}
+
+#[test]
 fn bodies() {
     replay("body");
 }

@@ -25,7 +25,15 @@ pub trait Disk: Clone {
     fn open_write(&self, path: &str) -> io::Result<Self::File>;
 
     /// Gives `from` the name `to`, replacing what was there. Durable after [`Disk::sync_dir`].
+    ///
+    /// A directory is renamed with all that is in it, onto a name that nothing or an empty
+    /// directory has. Between two directories the new name may be lost in a power cut and the old
+    /// one gone all the same: what must not be lost goes by [`Disk::link`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Gives the file `from` the second name `to`, which must be free (`AlreadyExists`).
+    /// `Unsupported` where a file has one name only. Durable after [`Disk::sync_dir`].
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
 
     /// Removes a name. Durable after [`Disk::sync_dir`].
     fn remove(&self, path: &str) -> io::Result<()>;
@@ -33,11 +41,18 @@ pub trait Disk: Clone {
     /// Creates a directory, mode 0700; an existing one is left as it is.
     fn create_dir(&self, path: &str) -> io::Result<()>;
 
+    /// Removes an empty directory. Durable after [`Disk::sync_dir`].
+    fn remove_dir(&self, path: &str) -> io::Result<()>;
+
     /// The names in a directory, sorted; an absent directory is `NotFound`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
     /// Makes the names created, renamed and removed in `dir` durable. `""` is the data directory.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
+
+    /// Whether `path`, looked up anew from where the data directory was opened, is still `file`.
+    /// False when somebody removed, moved or covered the directory or the file.
+    fn is_still(&self, path: &str, file: &Self::File) -> io::Result<bool>;
 
     /// Bytes that may still be written to the file system that holds the directory.
     fn free_space(&self) -> io::Result<u64>;

@@ -87,12 +87,33 @@ pub enum JournalError {
         /// What the reader says.
         text: String,
     },
+    /// Another machine wrote the store last, and nobody said that it is to be taken over.
+    Elsewhere,
+    /// The file being written no longer has its name.
+    Vanished {
+        /// The file.
+        file: String,
+    },
     /// A snapshot that was just written does not read back as written.
     SnapshotUnreadable {
         /// The file.
         file: String,
         /// What is wrong.
         what: String,
+    },
+    /// A repair can't make a store of what is left.
+    Unrepairable {
+        /// Why not.
+        what: String,
+    },
+    /// A repair was cut short after it had made its result ready.
+    RepairInterrupted,
+    /// A repair needs more room than there is, and has not begun.
+    RepairNeedsSpace {
+        /// Bytes it writes at most.
+        needed: u64,
+        /// Bytes that are free.
+        free: u64,
     },
 }
 
@@ -155,6 +176,11 @@ impl JournalError {
             Self::Refused { .. } => "MW-J011",
             Self::RefusedStore { .. } => "MW-J012",
             Self::SnapshotUnreadable { .. } => "MW-J013",
+            Self::Vanished { .. } => "MW-J014",
+            Self::Elsewhere => "MW-J015",
+            Self::Unrepairable { .. } => "MW-J016",
+            Self::RepairInterrupted => "MW-J017",
+            Self::RepairNeedsSpace { .. } => "MW-J018",
         }
     }
 
@@ -165,11 +191,16 @@ impl JournalError {
             | Self::Suspicious(_)
             | Self::Missing { .. }
             | Self::Foreign { .. }
-            | Self::Refused { .. } => DAMAGED,
+            | Self::Vanished { .. }
+            | Self::Refused { .. }
+            | Self::Unrepairable { .. }
+            | Self::RepairInterrupted => DAMAGED,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
-            | Self::RefusedStore { .. } => 7,
+            | Self::RefusedStore { .. }
+            | Self::Elsewhere
+            | Self::RepairNeedsSpace { .. } => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
@@ -214,8 +245,17 @@ impl JournalError {
                 format!("damaged journal: {file}, byte {offset} (sequence {seq})")
             }
             Self::RefusedStore { text } => text.clone(),
+            Self::Elsewhere => "the data directory was last written on another machine".to_owned(),
+            Self::Vanished { file } => {
+                format!("{file} is no longer where it was, though it is being written")
+            }
             Self::SnapshotUnreadable { file, what } => {
                 format!("the snapshot {file} does not read back as written: {what}")
+            }
+            Self::Unrepairable { what } => format!("this store can't be repaired: {what}"),
+            Self::RepairInterrupted => "a repair of this store was interrupted".to_owned(),
+            Self::RepairNeedsSpace { needed, free } => {
+                format!("the repair needs {needed} bytes of free space, and {free} are free")
             }
         }
     }
@@ -254,15 +294,42 @@ impl JournalError {
                  the device's error"
                     .to_owned(),
             ],
+            Self::Elsewhere => vec![
+                "nothing was changed; if it was moved here for good and nothing uses it there any \
+                 more, start once with `--adopt`"
+                    .to_owned(),
+            ],
+            Self::Vanished { .. } => vec![
+                "the directory was removed, moved, or covered by another one; put it back before \
+                 you start again, or a new and empty one is made"
+                    .to_owned(),
+            ],
             Self::InUse { .. } => {
                 vec!["stop the other process, or name another data directory".to_owned()]
             }
+            Self::Unrepairable { .. } => {
+                vec!["keep the directory as it is, and put the files back from a backup".to_owned()]
+            }
+            Self::RepairInterrupted => vec![format!(
+                "run `midwatch-journal repair{dir}` again: it goes on where it stopped"
+            )],
+            Self::RepairNeedsSpace { .. } => vec![
+                "free space on the file system of the data directory; the file `reserve` in it may \
+                 be removed, the daemon makes it again"
+                    .to_owned(),
+                "Nothing was changed".to_owned(),
+            ],
             Self::Io { .. }
             | Self::Poisoned
             | Self::RefusedStore { .. }
             | Self::SnapshotUnreadable { .. } => Vec::new(),
         };
-        if self.exit_code() == DAMAGED {
+        let stands = matches!(self, Self::Unrepairable { .. } | Self::RepairInterrupted);
+        if self.exit_code() == DAMAGED && !stands {
+            let repair = format!("midwatch-journal repair{dir} --dry-run");
+            lines.push(format!("To see what a repair keeps: {repair}"));
+        }
+        if self.exit_code() == DAMAGED && !matches!(self, Self::RepairInterrupted) {
             lines.push("Nothing was changed".to_owned());
         }
         lines

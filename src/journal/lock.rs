@@ -18,7 +18,7 @@ pub const LOCK_FILE: &str = "midwatch.lock";
 /// The right to write in a data directory; given up when it is dropped or the process ends.
 #[derive(Debug)]
 pub struct DirLock {
-    _file: File,
+    _file: Option<File>,
 }
 
 impl DirLock {
@@ -35,20 +35,38 @@ impl DirLock {
             .custom_flags(NOFOLLOW)
             .open(dir.join(LOCK_FILE))
             .map_err(|source| io("open", source))?;
-        if let Err(source) = fs2::FileExt::try_lock_exclusive(&file) {
-            if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
-                return Err(JournalError::InUse { pid: holder(&mut file) });
-            }
-            return Err(io("lock", source));
-        }
+        take(&mut file)?;
         // On a full disk the pid may not fit; the lock holds all the same.
         if let Err(source) = write_pid(&mut file)
             && !super::disk::is_full(&source)
         {
             return Err(io("write", source));
         }
-        Ok(Self { _file: file })
+        Ok(Self { _file: Some(file) })
     }
+
+    /// Takes the lock without a byte written, for who only reads and must not be disturbed; where
+    /// nobody ever took it there is nothing to take.
+    pub fn probe(dir: &Path) -> Result<Self, JournalError> {
+        let io = |source| JournalError::io("open", LOCK_FILE, source);
+        let open = OpenOptions::new().read(true).custom_flags(NOFOLLOW).open(dir.join(LOCK_FILE));
+        match open {
+            Ok(mut file) => {
+                take(&mut file)?;
+                Ok(Self { _file: Some(file) })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self { _file: None }),
+            Err(source) => Err(io(source)),
+        }
+    }
+}
+
+fn take(file: &mut File) -> Result<(), JournalError> {
+    let Err(source) = fs2::FileExt::try_lock_exclusive(file) else { return Ok(()) };
+    if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
+        return Err(JournalError::InUse { pid: holder(file) });
+    }
+    Err(JournalError::io("lock", LOCK_FILE, source))
 }
 
 fn write_pid(file: &mut File) -> std::io::Result<()> {

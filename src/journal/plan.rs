@@ -4,10 +4,11 @@
 use super::disk::Disk;
 use super::error::{Damage, JournalError};
 use super::floor::{FLOOR_FILE, Floor};
+use super::repair;
 use super::scan::{salvage_count, salvage_end};
 use super::segment::{
-    FileKind, Header, HeaderFault, parse_segment_name, parse_snapshot_name, segment_path,
-    snapshot_path,
+    FileKind, HEADER_BYTES, Header, HeaderFault, parse_segment_name, parse_snapshot_name,
+    segment_path, snapshot_path,
 };
 use super::snapshot;
 use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, STORE_FILE, StoreFile};
@@ -44,6 +45,9 @@ pub(super) struct Plan {
 impl Plan {
     /// Looks at every name and header.
     pub(super) fn read(disk: &impl Disk) -> Result<Self, JournalError> {
+        if repair::is_pending(disk)? {
+            return Err(JournalError::RepairInterrupted);
+        }
         // The floor first: beside a running daemon it must not be newer than what is read later.
         let floor = Floor::read(disk)?.filter(|_| !Defect::ForgetFloor.is_on());
         let mut plan = Self { floor, ..Self::default() };
@@ -138,6 +142,10 @@ impl Plan {
             }
             Err(fault) => return self.bad_header(disk, path, name, (fault, last)),
         };
+        if walk.len() < HEADER_BYTES {
+            let what = format!("the file ends at byte {}, inside its header page", walk.len());
+            return Err(damaged(disk, path, first_seq, what));
+        }
         // So that a sparse giant is not read through.
         if SEGMENT_FILE_BYTES_MAX < walk.len() {
             let what = format!("the file is {} bytes long, no segment is", walk.len());

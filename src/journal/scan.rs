@@ -47,6 +47,21 @@ pub struct FrameAt<'a> {
     pub copied: bool,
 }
 
+impl<'a> FrameAt<'a> {
+    pub(super) fn of(file: &'a str, copied_end: u64, offset: u64, head: FrameHead) -> Self {
+        Self {
+            file,
+            offset,
+            first_seq: head.first_seq,
+            count: head.count,
+            body_bytes: head.body_len as u64,
+            synced: head.has(frame::FLAG_SYNCED),
+            skipped: head.has(frame::FLAG_SKIPPED),
+            copied: offset < copied_end,
+        }
+    }
+}
+
 /// Is shown a store in order. An `Err` stops the scan and becomes [`JournalError::Refused`].
 pub trait Visitor {
     /// A segment begins.
@@ -332,6 +347,11 @@ fn read_sealed<D: Disk>(
     }
     let arrived = walk.arrive();
     let reached = (walk.offset, walk.next_seq, walk.checksum);
+    if walk.len() < link.end {
+        // Padding alone may be missing: whatever cut the file did not stop at what we can do without.
+        let what = format!("the file ends before byte {}, which its successor names", link.end);
+        return Err(damage(disk, walk, (what, walk.next_seq), records, Survey::default()));
+    }
     if arrived.is_ok() && reached == (link.end, link.next_seq, link.checksum) {
         return Ok(());
     }
@@ -411,7 +431,7 @@ fn read_last<D: Disk>(
 
 /// What of the last segment needs no copy: what a later frame or a name proves to be durable.
 fn proven<F: super::disk::DiskFile>(walk: &Walk<F>, named: u64, clean: bool) -> Proven {
-    if clean || walk.next_seq <= named.saturating_add(1) {
+    if walk.reaches() && (clean || walk.next_seq <= named.saturating_add(1)) {
         return Proven { offset: walk.offset, next_seq: walk.next_seq, checksum: walk.checksum };
     }
     walk.proven
@@ -445,16 +465,7 @@ pub(super) fn show(
     }
     let refused =
         |offset, seq, text| JournalError::Refused { file: file.to_owned(), offset, seq, text };
-    let frame = FrameAt {
-        file,
-        offset: at,
-        first_seq: head.first_seq,
-        count: head.count,
-        body_bytes: head.body_len as u64,
-        synced: head.has(frame::FLAG_SYNCED),
-        skipped: head.has(frame::FLAG_SKIPPED),
-        copied: at < copied_end,
-    };
+    let frame = FrameAt::of(file, copied_end, at, head);
     visitor.frame(&frame).map_err(|text| refused(at, head.first_seq, text))?;
     let records = Records::new(head, body).filter(|(seq, ..)| from <= *seq);
     for (seq, behind, record) in records {

@@ -200,8 +200,16 @@ impl<F: DiskFile> Walk<F> {
     }
 
     fn prove(&mut self) {
-        self.proven =
-            Proven { offset: self.offset, next_seq: self.next_seq, checksum: self.checksum };
+        if self.reaches() {
+            self.proven =
+                Proven { offset: self.offset, next_seq: self.next_seq, checksum: self.checksum };
+        }
+    }
+
+    /// Whether the file goes as far as the frames that were read, padding included: no successor can
+    /// name an end that the file does not reach.
+    pub(super) fn reaches(&self) -> bool {
+        self.offset <= self.len()
     }
 
     /// Whether a whole frame is at `offset`.

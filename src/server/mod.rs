@@ -5,12 +5,13 @@
 //! through an input, and decides nothing about one.
 //!
 //! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
-//! what dead workers left; `snapshot`. Every queue between them is bounded; a full one answers
+//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs. Every queue between them is bounded; a full one answers
 //! "busy".
 
 #[cfg(feature = "sim")]
 pub mod alone;
 mod app;
+mod archive;
 mod bulk;
 mod claims;
 mod data_dir;
@@ -26,6 +27,7 @@ mod peer;
 mod problems;
 mod pulse;
 mod readable;
+mod remains;
 mod replay;
 mod rules;
 mod run;

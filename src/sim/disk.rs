@@ -8,7 +8,7 @@
 //! The disk also watches its user: a sync of a file whose sync failed before stops the run, for the
 //! kernel may have thrown the pages away and would say "done".
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -356,11 +356,17 @@ impl Store {
     }
 
     fn used(&self) -> u64 {
-        let linked = self.names.cache.values().filter_map(|entry| match entry {
-            Entry::File(file) => self.files.get(file),
-            Entry::Dir => None,
-        });
-        linked.map(|file| file.blocks.len() as u64 * PAGE as u64).sum()
+        let linked: BTreeSet<u64> = self
+            .names
+            .cache
+            .values()
+            .filter_map(|entry| match entry {
+                Entry::File(file) => Some(*file),
+                Entry::Dir => None,
+            })
+            .collect();
+        let files = linked.iter().filter_map(|file| self.files.get(file));
+        files.map(|file| file.blocks.len() as u64 * PAGE as u64).sum()
     }
 
     fn add(&mut self, file: FileState) -> u64 {
@@ -436,6 +442,9 @@ impl Disk for SimDisk {
                 return Err(Errno::NOENT.into());
             }
             let entry = *names.cache.get(from).ok_or(Errno::NOENT)?;
+            if entry == Entry::Dir && !names.is_free_or_empty(to) {
+                return Err(Errno::NOTEMPTY.into());
+            }
             let (from, to) = (from.to_owned(), to.to_owned());
             if parent(&from) == parent(&to) {
                 let dir = parent(&from).to_owned();
@@ -445,6 +454,37 @@ impl Disk for SimDisk {
                 names.change(&new, DirOp::Link { path: to, entry });
                 names.change(&old, DirOp::Unlink { path: from });
             }
+            Ok(())
+        })
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.call(Op::Link, from, |machine, _| {
+            let entry = Entry::File(machine.store.find(from)?);
+            let names = &mut machine.store.names;
+            if !names.has_dir(parent(to)) {
+                return Err(Errno::NOENT.into());
+            }
+            if names.cache.contains_key(to) {
+                return Err(Errno::EXIST.into());
+            }
+            names.change(parent(to), DirOp::Link { path: to.to_owned(), entry });
+            Ok(())
+        })
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.call(Op::RemoveDir, path, |machine, _| {
+            let names = &mut machine.store.names;
+            match names.cache.get(path) {
+                None => return Err(Errno::NOENT.into()),
+                Some(Entry::File(_)) => return Err(Errno::NOTDIR.into()),
+                Some(Entry::Dir) if !names.is_free_or_empty(path) => {
+                    return Err(Errno::NOTEMPTY.into());
+                }
+                Some(Entry::Dir) => {}
+            }
+            names.change(parent(path), DirOp::Unlink { path: path.to_owned() });
             Ok(())
         })
     }
@@ -505,6 +545,11 @@ impl Disk for SimDisk {
             }
             Ok(())
         })
+    }
+
+    fn is_still(&self, path: &str, file: &SimFile) -> io::Result<bool> {
+        // A look that changes nothing, fails never and counts for no call.
+        Ok(self.lock().store.find(path).is_ok_and(|found| found == file.file))
     }
 
     fn free_space(&self) -> io::Result<u64> {

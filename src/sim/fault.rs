@@ -13,10 +13,14 @@ pub enum Op {
     OpenWrite,
     /// `Disk::rename`
     Rename,
+    /// `Disk::link`
+    Link,
     /// `Disk::remove`
     Remove,
     /// `Disk::create_dir`
     CreateDir,
+    /// `Disk::remove_dir`
+    RemoveDir,
     /// `Disk::list`
     List,
     /// `Disk::sync_dir`
@@ -37,13 +41,15 @@ pub enum Op {
 
 impl Op {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Create,
         Self::OpenRead,
         Self::OpenWrite,
         Self::Rename,
+        Self::Link,
         Self::Remove,
         Self::CreateDir,
+        Self::RemoveDir,
         Self::List,
         Self::SyncDir,
         Self::FreeSpace,
@@ -59,8 +65,10 @@ impl Op {
         match self {
             Self::Create
             | Self::Rename
+            | Self::Link
             | Self::Remove
             | Self::CreateDir
+            | Self::RemoveDir
             | Self::SyncDir
             | Self::Write
             | Self::Sync

@@ -27,6 +27,19 @@ impl DirOp {
             Self::Unlink { path } => {
                 names.remove(path);
             }
+            Self::Rename { from, to, entry: Entry::Dir } => {
+                if names.remove(from).is_none() {
+                    return; // the directory itself was lost
+                }
+                names.insert(to.clone(), Entry::Dir);
+                let below = |path: &&String| inside(path, from);
+                let moved: Vec<String> = names.keys().filter(below).cloned().collect();
+                for path in moved {
+                    if let Some(entry) = names.remove(&path) {
+                        names.insert(format!("{to}{}", &path[from.len()..]), entry);
+                    }
+                }
+            }
             Self::Rename { from, to, entry } => {
                 if names.get(from) == Some(entry) {
                     names.remove(from);
@@ -51,6 +64,15 @@ impl Names {
 
     pub(super) fn has_dir(&self, dir: &str) -> bool {
         dir.is_empty() || self.cache.get(dir) == Some(&Entry::Dir)
+    }
+
+    /// Whether a directory may take this name: nothing has it, or an empty directory.
+    pub(super) fn is_free_or_empty(&self, path: &str) -> bool {
+        match self.cache.get(path) {
+            None => true,
+            Some(Entry::File(_)) => false,
+            Some(Entry::Dir) => !self.cache.keys().any(|other| inside(other, path)),
+        }
     }
 
     pub(super) fn change(&mut self, dir: &str, op: DirOp) {
@@ -91,9 +113,20 @@ impl Names {
             }
         }
         let whole = names.clone();
-        names.retain(|path, _| parent(path).is_empty() || whole.contains_key(parent(path)));
+        names.retain(|path, _| reachable(path, &whole));
         names
     }
+}
+
+/// Whether every directory on the way to a path is there.
+fn reachable(path: &str, names: &BTreeMap<String, Entry>) -> bool {
+    let dir = parent(path);
+    dir.is_empty() || names.contains_key(dir) && reachable(dir, names)
+}
+
+/// Whether a path lies in a directory, however deep.
+pub(super) fn inside(path: &str, dir: &str) -> bool {
+    path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
 }
 
 /// The directory of a path; `""` is the data directory.

@@ -127,7 +127,10 @@ impl Bench {
                         let written = write_snapshot(&image, *writer);
                         inputs.push(Input::SnapshotWritten(written));
                     }
-                    Output::Snapshot { .. } | Output::Sweep { .. } | Output::Events(_) => {}
+                    Output::Snapshot { .. }
+                    | Output::Archive(_)
+                    | Output::Sweep { .. }
+                    | Output::Events(_) => {}
                 }
             }
         }
@@ -153,6 +156,11 @@ impl Bench {
             Answer::Submitted { task, .. } => task,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Whether the engine knows a task.
+    pub(crate) fn has_task(&self, task: TaskId) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.state().task(task).is_some())
     }
 
     /// So many tasks in one frame.
@@ -246,6 +254,7 @@ impl Bench {
             Command::Act { task: stuck, verb: Verb::Reset, max_retry: Some(7), fresh: false };
         self.ask_one(reset);
         self.ask_one(Command::Silent { worker, standing: Standing::Suspect });
+        self.ask_one(Command::Forget(vec![later, first]));
         self.step(Input::WorkerDied { worker, reason: Reason::WorkerCrash });
     }
 

@@ -173,6 +173,7 @@ fn damaged() -> Bench {
     bench
 }
 
+// B02.
 #[test]
 fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
     let bench = damaged();
@@ -184,6 +185,7 @@ fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
             error: damaged journal: journal/0000000001-00000000000000000001.journal, byte 5120 (sequence 3)
               the frame fails its checksum (stored 6d2649e2, computed 0e2190c6); 2 good records before it, 3 after it
               To look: midwatch-journal inspect DIR --at 1:5120
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
               Nothing was changed
         "#]],
     );
@@ -207,6 +209,7 @@ fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
             error: damaged journal: journal/0000000001-00000000000000000001.journal, byte 5120 (sequence 3)
               the frame fails its checksum (stored 6d2649e2, computed 0e2190c6); 2 good records before it, 3 after it
               To look: midwatch-journal inspect DIR --at 1:5120
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
               Nothing was changed
         "#]],
     );
@@ -280,13 +283,14 @@ fn a_record_that_cannot_follow_those_before_it_is_damage() {
         &bench,
         &["verify"],
         &expect![[r#"
-        exit 6
-        error: damaged journal: journal/0000000002-00000000000000000003.journal, byte 4128 (sequence 3)
-          event `hurried` cannot follow: there is no task 99
-          every checksum holds: the record was written so, or by another version
-          To look: midwatch-journal inspect DIR --at 3
-          Nothing was changed
-    "#]],
+            exit 6
+            error: damaged journal: journal/0000000002-00000000000000000003.journal, byte 4128 (sequence 3)
+              event `hurried` cannot follow: there is no task 99
+              every checksum holds: the record was written so, or by another version
+              To look: midwatch-journal inspect DIR --at 3
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
+              Nothing was changed
+        "#]],
     );
 }
 
@@ -476,13 +480,14 @@ fn a_snapshot_of_another_state_is_damage() {
         &bench,
         &["verify"],
         &expect![[r#"
-        exit 6
-        error: damaged journal: snapshots/00000000000000000002.snapshot, byte 0 (sequence 2)
-          the snapshot is not what the records up to its sequence make up
-          every checksum holds: the record was written so, or by another version
-          To look: midwatch-journal inspect DIR --at 2
-          Nothing was changed
-    "#]],
+            exit 6
+            error: damaged journal: snapshots/00000000000000000002.snapshot, byte 0 (sequence 2)
+              the snapshot is not what the records up to its sequence make up
+              every checksum holds: the record was written so, or by another version
+              To look: midwatch-journal inspect DIR --at 2
+              To see what a repair keeps: midwatch-journal repair DIR --dry-run
+              Nothing was changed
+        "#]],
     );
 }
 

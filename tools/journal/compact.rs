@@ -1,9 +1,9 @@
 //! `compact`: one proven snapshot and an empty journal in place of the history.
 
-use super::check::{Checked, check};
 use super::failure::{DONE, Failure};
 use super::place::Store;
 use super::verify::things;
+use midwatch::engine::check::{Checked, check};
 use midwatch::engine::{Compacted, compact, for_each_record};
 use midwatch::journal::segment::{SEGMENT_BYTES_MIN, parse_segment_name, parse_snapshot_name};
 use midwatch::journal::store::{JOURNAL_DIR, SNAPSHOT_DIR, list};

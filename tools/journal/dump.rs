@@ -1,8 +1,8 @@
 //! `dump`: the records as JSON, one a line.
 
-use super::check::{First, base, is_ignorable};
 use super::failure::{DAMAGED, Failure, note};
 use super::place::Store;
+use midwatch::engine::check::{First, base, is_ignorable};
 use midwatch::engine::codec::{self, CodecError, Kept};
 use midwatch::engine::dump::{Form, kept_line, record_line};
 use midwatch::engine::hex;
@@ -159,6 +159,7 @@ impl<W: Write> Visitor for Print<'_, W> {
 fn concerns(event: &Event, task: TaskId) -> bool {
     match event {
         Event::Heard(heard) => heard.holds.iter().any(|held| held.task == task),
+        Event::Forgotten(forgotten) => forgotten.tasks.contains(&task),
         _ => event.task() == Some(task),
     }
 }

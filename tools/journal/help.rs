@@ -8,7 +8,7 @@ Exit codes:
   2  usage, or there is no store in the directory
   3  nothing is there: no such place, task or record, or no longer held
   6  damaged data: file, offset and sequence are named
-  7  refused: in use, not permitted, or written by a newer midwatch
+  7  refused: in use, not permitted, no room, or written by a newer midwatch
   8  verify: the end of the journal, or a snapshot, is suspicious
 
 Examples:
@@ -74,3 +74,11 @@ Exit 0 on SIGINT or SIGTERM.
 Examples:
   midwatch-journal follow --from 1
   midwatch-journal follow | jq -c 'select(.event == \"ended\") | .task'";
+
+pub(crate) const REPAIR: &str = "\
+Exit 0: repaired, or nothing to repair. Exit 6: it can't be repaired. Exit 7: a daemon runs, there is no room, or the directory is another user's. Except for exit 0 nothing was changed.
+
+Examples:
+  midwatch-journal repair --dry-run
+  midwatch-journal repair --dry-run --method salvage
+  midwatch-journal repair && midwatch daemon";

@@ -1,11 +1,10 @@
 //! The journal tool: looks into the files of a data directory, checks them, prints them.
 //!
 //! It works on the files alone, beside a running daemon or without one. What is damage is decided by
-//! the same code that decides it for the daemon. Only `compact` writes, under the lock of the
-//! directory. One file a command.
+//! the same code that decides it for the daemon. Only `compact` and `repair` write, under the lock
+//! of the directory. One file a command.
 
 mod at;
-mod check;
 mod compact;
 mod dump;
 mod failure;
@@ -13,6 +12,7 @@ mod follow;
 mod help;
 mod inspect;
 mod place;
+mod repair;
 mod state;
 mod stats;
 mod verify;
@@ -26,9 +26,9 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Looks into midwatch's journal, checks it, and prints it. Never needs the daemon.
+/// Looks into midwatch's journal, checks it, prints it, and repairs it. Never needs the daemon.
 ///
-/// Every command but compact reads only, and may run beside a daemon.
+/// Every command but compact and repair reads only, and may run beside a daemon.
 #[derive(Debug, Parser)]
 #[command(name = "midwatch-journal", version, after_help = help::ALL, propagate_version = true, max_term_width = 100)]
 struct Cli {
@@ -161,6 +161,27 @@ enum Command {
         #[arg(value_name = "COMMAND")]
         command: Option<String>,
     },
+    /// Rebuilds a damaged store on which the daemon does not start; shows its plan first
+    ///
+    /// The new store holds the newest whole snapshot and the records behind it up to the first
+    /// hole. It is written beside the old one and read back before it takes its place; every file of
+    /// the old one is moved to quarantine/, none is deleted. Sequence numbers, lease tokens and task
+    /// ids skip ahead, so that none is given twice. Needs the lock of the directory: stop the daemon
+    /// first. Run twice, or after it was interrupted, it comes to the same result.
+    #[command(after_help = help::REPAIR)]
+    Repair {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only say what would be done; change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// What becomes of the whole records behind the first hole
+        #[arg(long, value_enum, default_value = "cut")]
+        method: repair::By,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -218,5 +239,8 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
             Some(page) => write!(out, "{page}").map(|()| failure::DONE).map_err(Failure::from),
             None => Err(Failure::usage("there is no such command")),
         },
+        Command::Repair { dir, dry_run, method: by, json } => {
+            repair::run(&open(dir)?, repair::Wanted { by, dry_run, json }, out)
+        }
     }
 }

@@ -5,6 +5,7 @@ use midwatch::config::{Config, Named, Origin, Place, Surroundings};
 use midwatch::journal::disk::Disk as _;
 use midwatch::journal::{JournalError, RealDisk, Report};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The config of the whole host.
@@ -64,6 +65,27 @@ impl Store {
     /// A refusal of the journal as this tool says it.
     pub(crate) fn refusal(&self, error: &JournalError) -> Failure {
         failure::refusal(error, &self.argument)
+    }
+
+    /// Whether the directory has any of the names of a store.
+    pub(crate) fn holds_anything(&self) -> bool {
+        let names = ["store", "floor", "journal", "snapshots", "repair"];
+        let absent = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        names.iter().any(|name| !self.disk.open_read(name).is_err_and(absent))
+    }
+
+    /// Fails when what this process writes would not belong to whom the directory belongs to: the
+    /// daemon could not read it.
+    pub(crate) fn check_owner(&self) -> Result<(), Failure> {
+        let dir = std::fs::metadata(&self.path).map_err(|error| unopened(&self.path, &error))?;
+        if dir.uid() == rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        let (path, owner, dir) = (self.path.display(), dir.uid(), &self.argument);
+        let what = format!("{path} belongs to uid {owner}, and so must what is written in it");
+        Err(Failure::new(7, what).with_help(format!(
+            "run it as that user: sudo -u '#{owner}' midwatch-journal repair{dir}"
+        )))
     }
 
     /// Fails when the directory holds no store at all.

@@ -1,11 +1,11 @@
 //! `state`: everything that was known at one sequence or time that is still held.
 
-use super::check::{First, base, load};
 use super::failure::{DONE, Failure};
 use super::place::Store;
 use super::verify::things;
 use midwatch::api::TaskView;
 use midwatch::cli::screens::Screen;
+use midwatch::engine::check::{First, base, load};
 use midwatch::engine::codec;
 use midwatch::engine::{Rebuild, Rebuilding as _, digest};
 use midwatch::journal::{

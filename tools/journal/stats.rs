@@ -1,12 +1,12 @@
 //! `stats`: what the bytes on the disk are, and which of them are needed.
 
 use super::at::frame_end;
-use super::check::{Checked, check};
 use super::compact::{File, Plan, files};
 use super::failure::{DONE, Failure};
 use super::place::Store;
 use super::state::{by_status, statuses};
 use super::verify::print_records;
+use midwatch::engine::check::{Checked, check};
 use midwatch::engine::codec;
 use midwatch::journal::frame::RECORD_HEADER_BYTES;
 use midwatch::journal::store::JOURNAL_DIR;

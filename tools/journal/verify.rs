@@ -1,8 +1,8 @@
 //! `verify`: is everything that was written still there, whole, and lawful?
 
-use super::check::{Checked, check};
 use super::failure::{Failure, note};
 use super::place::Store;
+use midwatch::engine::check::{Checked, check};
 use midwatch::engine::{digest, hex};
 use midwatch::journal::segment::place;
 use midwatch::journal::{Damage, JournalError, Report, SnapshotFile, TailClass};

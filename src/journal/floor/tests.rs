@@ -93,3 +93,12 @@ fn of_two_slots_of_one_generation_the_second_counts() {
     crate::journal::tests::edit(&path, |bytes| bytes[..512].copy_from_slice(&first.encode()));
     assert_eq!(read(&disk), Some((3, 30, 3, Some(4608))));
 }
+
+#[test]
+fn a_store_that_is_made_beside_a_floor_has_its_name() {
+    let bench = crate::journal::tests::Bench::new();
+    drop(FloorFile::open(&bench.disk(), None, STORE).unwrap());
+    for _ in 0..2 {
+        assert_eq!(bench.open().0.store_uuid(), STORE);
+    }
+}

@@ -39,6 +39,7 @@ fn segments() -> Bench {
     bench
 }
 
+// B02.
 // spec: REC-015
 #[test]
 fn a_flipped_bit_in_the_middle_names_its_place_and_what_is_whole_around_it() {
@@ -153,6 +154,12 @@ fn a_bad_header_is_damage_in_any_segment() {
         let bench = segments();
         let path = bench.segments().swap_remove(index);
         edit(&path, |bytes| bytes[..4096].fill(0));
+        assert_eq!(damage(&bench).offset, 0);
+        let bench = segments();
+        let path = bench.segments().swap_remove(index);
+        edit(&path, |bytes| bytes.truncate(4095));
+        assert_eq!(damage(&bench).offset, 0);
+        edit(&path, |bytes| bytes.truncate(512));
         assert_eq!(damage(&bench).offset, 0);
         edit(&path, Vec::clear);
         assert_eq!(damage(&bench).offset, 0);

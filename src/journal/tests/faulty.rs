@@ -123,6 +123,16 @@ impl Disk for Faulty {
         self.disk.rename(from, to)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.pass(Call::Rename, to)?;
+        self.disk.link(from, to)
+    }
+
+    fn remove_dir(&self, path: &str) -> io::Result<()> {
+        self.pass(Call::Remove, path)?;
+        self.disk.remove_dir(path)
+    }
+
     fn remove(&self, path: &str) -> io::Result<()> {
         self.pass(Call::Remove, path)?;
         self.disk.remove(path)
@@ -141,6 +151,10 @@ impl Disk for Faulty {
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
         self.pass(Call::SyncDir, dir)?;
         self.disk.sync_dir(dir)
+    }
+
+    fn is_still(&self, path: &str, file: &FaultyFile) -> io::Result<bool> {
+        self.disk.is_still(path, &file.file)
     }
 
     fn free_space(&self) -> io::Result<u64> {

@@ -1,27 +1,29 @@
 //! Replays a whole store: every body is decoded, every event is applied, and every snapshot is
 //! compared with what the records before it make up.
 
-use midwatch::engine::codec::{self, CodecError};
-use midwatch::engine::{Rebuild, Rebuilding, digest};
-use midwatch::journal::{
-    Header, JournalError, Place, RealDisk, Record, Replay as _, Report, SnapshotFile, Visitor,
-    read_snapshot, scan,
+use super::codec::{self, CodecError};
+use super::{Rebuild, Rebuilding, digest};
+use crate::journal::disk::Disk;
+use crate::journal::{
+    Header, JournalError, Place, Record, Replay as _, Report, SnapshotFile, Visitor, read_snapshot,
+    scan,
 };
-use midwatch::kernel::ids::Seq;
-use midwatch::kernel::{State, apply};
+use crate::kernel::ids::Seq;
+use crate::kernel::{State, apply};
 use std::collections::BTreeMap;
 
 /// What a check found.
-pub(crate) struct Checked {
-    pub(crate) report: Report,
+pub struct Checked {
+    /// What the scan says.
+    pub report: Report,
     /// The state at the end.
-    pub(crate) state: State,
+    pub state: State,
     /// Records of unknown kinds that may be skipped, and were.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
 }
 
 /// Checks everything there is. A refusal names the first thing that is wrong.
-pub(crate) fn check(disk: &RealDisk) -> Result<Checked, JournalError> {
+pub fn check(disk: &impl Disk) -> Result<Checked, JournalError> {
     let mut first = First::default();
     let found = scan(disk, &mut first)?;
     let base = base(&found, first.number);
@@ -48,7 +50,7 @@ pub(crate) fn check(disk: &RealDisk) -> Result<Checked, JournalError> {
 
 /// The snapshot from which the records that are held go on: the oldest one that reaches them.
 /// None when they go on from nothing.
-pub(crate) fn base(report: &Report, first_segment: u64) -> Option<u64> {
+pub fn base(report: &Report, first_segment: u64) -> Option<u64> {
     if first_segment <= 1 {
         return None;
     }
@@ -58,14 +60,15 @@ pub(crate) fn base(report: &Report, first_segment: u64) -> Option<u64> {
 }
 
 /// Whether a record that can't be decoded may be passed over: its writer said so.
-pub(crate) fn is_ignorable(error: &CodecError, record: Record<'_>) -> bool {
+pub fn is_ignorable(error: &CodecError, record: Record<'_>) -> bool {
     record.ignorable && matches!(error, CodecError::UnknownKind(_))
 }
 
 /// The number of the first segment.
 #[derive(Default)]
-pub(crate) struct First {
-    pub(crate) number: u64,
+pub struct First {
+    /// Its number; 0 while there is none.
+    pub number: u64,
 }
 
 impl Visitor for First {
@@ -78,7 +81,7 @@ impl Visitor for First {
 }
 
 /// The state that the snapshot at a sequence holds.
-pub(crate) fn load(disk: &RealDisk, seq: u64) -> Result<State, JournalError> {
+pub fn load(disk: &impl Disk, seq: u64) -> Result<State, JournalError> {
     let mut rebuild = Rebuild::default();
     rebuild.snapshot_begin(seq).map_err(|text| JournalError::RefusedStore { text })?;
     read_snapshot(disk, seq, |record| rebuild.snapshot_record(record))?;
