@@ -220,7 +220,7 @@ pub(super) fn open<D: Disk>(
     // Everything is read and judged. What follows writes, each step safe to be the last.
     let mut salts = Salts::new(host.random);
     // A floor may be all that is left of a store that held nothing yet.
-    let store = plan.store.or(plan.floor.map(|floor| floor.store));
+    let store = plan.store.or_else(|| plan.floor.map(|floor| floor.store));
     let store = store.unwrap_or_else(|| salts.uuid());
     let mut reserve = Reserve::find(&disk, options.reserve)?;
     reserve.help(&disk, |disk, _| prepare(disk, &plan))?;

@@ -485,6 +485,23 @@ fn run_now_makes_a_waiting_task_due_and_cancel_wins_over_pause_and_reset() {
     "#]]);
 }
 
+#[test]
+fn a_hold_that_is_said_twice_in_one_heartbeat_counts_once() {
+    for status in [Status::Running, Status::Lost] {
+        let mut w = with_status(status);
+        let proof = w.proof(1);
+        let process = Some(ProcessId { pid: 5, ..ProcessId::default() });
+        let hold = HoldReport { proof, process, progress: None };
+        let holds = vec![hold.clone(), hold.clone(), hold];
+        w.said.clear();
+        w.tell(&Command::Heartbeat { worker: proof.worker, holds });
+        assert_eq!(w.state.task(TaskId(1)).unwrap().status, Status::Running);
+        let back = w.said.matches("executor_returned").count();
+        assert_eq!(back, usize::from(status == Status::Lost), "{}", w.said);
+        assert_eq!(w.said.matches("held until").count(), 1, "{}", w.said);
+    }
+}
+
 /// A world whose task 1 has that status.
 fn with_status(status: Status) -> World {
     let mut w = World::new();

@@ -14,7 +14,7 @@ use crate::kernel::task::{Lease, SecretHash, Task};
 use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 fn moved(task: TaskId, to: Status, reason: Reason) -> Event {
     Event::Moved(Moved { task, to, reason, wait: None })
@@ -127,14 +127,18 @@ impl<'a> Ask<'a> {
         let mut events = heard_of(self.worker(id)?);
         let mut stale = Vec::new();
         let mut held = Vec::new();
+        let mut said = BTreeSet::new();
         for hold in holds {
             let Ok((task, lease)) = self.valid(&hold.proof) else {
                 events.extend(self.refusal(&hold.proof, Act::Heartbeat));
                 stale.push((hold.proof.task, hold.proof.fence));
                 continue;
             };
-            events.extend(returned(task));
-            held.extend(self.renewal(task, lease, hold));
+            // A hold that is said twice counts once: a second return has nowhere to come from.
+            if said.insert(task.id) {
+                events.extend(returned(task));
+                held.extend(self.renewal(task, lease, hold));
+            }
         }
         if !held.is_empty() {
             events.push(Event::Heard(Heard { worker: id, holds: held }));
