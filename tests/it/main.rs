@@ -26,6 +26,7 @@ mod journal_tool;
 mod kills;
 mod process;
 mod server;
+mod spec_limits;
 mod spec_reader;
 mod spec_records;
 mod spec_states;

@@ -15,6 +15,8 @@ mod disk;
 mod engine_cases;
 mod engine_damage;
 mod explore;
+mod fsync;
+mod house;
 mod journal_cases;
 mod journal_crash;
 mod journal_faults;
@@ -22,6 +24,7 @@ mod ledger;
 mod model;
 mod model_engine;
 mod orders;
+mod retention;
 mod store_cases;
 mod world;
 

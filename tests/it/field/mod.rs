@@ -10,6 +10,7 @@ mod durability;
 mod faults;
 mod fences;
 mod full;
+mod keep;
 mod losses;
 mod ownership;
 mod remains;
