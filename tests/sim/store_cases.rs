@@ -366,6 +366,9 @@ impl Disk for Shifty {
     fn sync_dir(&self, _: &str) -> io::Result<()> {
         unreachable!("a reader syncs nothing")
     }
+    fn is_still(&self, path: &str, file: &ShiftyFile) -> io::Result<bool> {
+        self.disk.is_still(path, &file.file)
+    }
     fn free_space(&self) -> io::Result<u64> {
         self.disk.free_space()
     }
