@@ -368,7 +368,7 @@ fn is_skip_untold(plan: &Plan, end: &End) -> bool {
     })
 }
 
-#[expect(clippy::struct_excessive_bools, reason = "three independent facts about the start")]
+#[expect(clippy::struct_excessive_bools, reason = "three independent facts of a start")]
 #[derive(Clone, Copy)]
 struct Begun {
     options: Options,
