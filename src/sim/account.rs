@@ -223,6 +223,16 @@ impl Account {
         assert!(self.last_seq < state.next_seq(), "I7: published ahead of the state");
     }
 
+    /// How many tasks are known.
+    pub(super) fn known(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// The id of one of them.
+    pub(super) fn known_at(&self, place: usize) -> TaskId {
+        self.tasks.keys().nth(place).copied().unwrap_or_default()
+    }
+
     /// The last checkpoint that was published for a task.
     pub(super) fn checkpoint(&self, id: TaskId) -> Option<&str> {
         self.tasks.get(&id)?.checkpoint.as_ref().map(|(_, data)| data.as_str())
