@@ -63,8 +63,15 @@ fn sweep(ground: &Ground, task: TaskId, fence: Fence) -> Message {
     }
 }
 
+/// How far the thread that writes snapshots stands back.
+const SNAPSHOT_NICE: i32 = 10;
+
 /// The thread that writes snapshots.
 pub(crate) fn snapshots(jobs: &Receiver<SnapshotJob>, hand: &Hand) {
+    // On Linux this is about the calling thread alone: whoever waits for an answer comes first.
+    if let Err(error) = rustix::process::nice(SNAPSHOT_NICE) {
+        tracing::debug!("snapshots are written at full priority: {error}");
+    }
     for (image, writer) in jobs {
         let written = write_snapshot(&image, *writer);
         if let Err(error) = &written {

@@ -91,6 +91,8 @@ impl Plan {
             assert!(error.is_none(), "an error without a fault: {error:?}");
             return false;
         }
+        let blamed = error.as_ref().is_none_or(is_io);
+        assert!(blamed, "{self}: the store is blamed for it: {error:?}");
         let next = disk.restarted();
         if self.times == Times::Forever {
             self.start_still_ill(&next.fork(), &book);

@@ -18,7 +18,8 @@ mod journal_crash;
 mod journal_faults;
 mod ledger;
 mod model;
-mod model_engine;
+mod reference;
+mod reference_engine;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

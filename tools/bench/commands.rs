@@ -145,7 +145,7 @@ fn run_many(count: u64) -> Fallible<()> {
 /// The rate, and the time that one command took on average.
 fn per_command(count: u64, began: Instant) -> Round {
     let seconds = began.elapsed().as_secs_f64();
-    Round { rate: float(count) / seconds, p50: seconds * 1e6 / float(count) }
+    Round::once(count, seconds)
 }
 
 /// The whole daemon: supervisor, engine, one worker with two slots.

@@ -17,16 +17,29 @@ const SLOTS: usize = 32;
 pub(crate) struct Midwatch {
     program: PathBuf,
     batched: bool,
+    /// Without a supervisor, so that the process is the engine.
+    alone: bool,
+    config: &'static str,
 }
 
 impl Midwatch {
     pub(crate) fn new(program: &Path) -> Self {
-        Self { program: program.to_owned(), batched: false }
+        Self { program: program.to_owned(), batched: false, alone: false, config: "" }
     }
 
     /// One worker with many slots and bulk submission, as a real worker does it.
     pub(crate) fn batched(self) -> Self {
         Self { batched: true, ..self }
+    }
+
+    /// The engine without a supervisor.
+    pub(crate) fn alone(self) -> Self {
+        Self { alone: true, ..self }
+    }
+
+    /// With more in its config.
+    pub(crate) fn with_config(self, config: &'static str) -> Self {
+        Self { config, ..self }
     }
 }
 
@@ -45,7 +58,7 @@ pub(crate) fn start(
     let log = fs::File::create(dir.join("log"))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let socket = data.join("midwatch.sock");
-    let running = Running { process: command.spawn()?, dir: dir.to_owned(), socket };
+    let running = Running::new(command.spawn()?, dir, socket);
     patiently("midwatch does not answer", || {
         Http::connect(&running.socket)?.get("/readyz").map(drop)
     })?;
@@ -63,15 +76,17 @@ impl Server for Midwatch {
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
         // As in service: a supervisor and the engine; the workers are ours.
-        let config = "[handlers.job]\ncommand = [\"/bin/true\"]\n";
-        start(&self.program, dir, config, &["daemon", "--workers", "0"])
+        let handlers = "[handlers.job]\ncommand = [\"/bin/true\"]\n";
+        let arguments: &[&str] =
+            if self.alone { &["engine"] } else { &["daemon", "--workers", "0"] };
+        start(&self.program, dir, &format!("{handlers}{}", self.config), arguments)
     }
 
     fn client(&self, running: &Running, op: Op) -> Fallible<Box<dyn Client>> {
         let mut http = Http::connect(&running.socket)?;
         match op {
             Op::Submit | Op::Bulk => Ok(Box::new(Submitter { http, text: String::new() })),
-            Op::Cycle => {
+            Op::Cycle | Op::Take => {
                 let slots = if self.batched { SLOTS } else { 1 };
                 let (lock, worker) = register(&mut http, running, slots)?;
                 let paths = Paths {
@@ -87,7 +102,7 @@ impl Server for Midwatch {
                     left: 0,
                     _lock: lock,
                 };
-                client.begin()?;
+                client.begin(op)?;
                 Ok(Box::new(client))
             }
         }
@@ -197,8 +212,10 @@ fn leases(answer: &str, held: &mut Vec<Held>) -> Option<()> {
 
 impl Worker {
     /// Takes its first tasks, so that every later request finishes some and takes the next.
-    fn begin(&mut self) -> Fallible<()> {
-        self.submit(0)?;
+    fn begin(&mut self, op: Op) -> Fallible<()> {
+        if let Op::Cycle = op {
+            self.submit(0)?;
+        }
         let request = format!("{{\"slots\":{},\"wait_ms\":0}}", self.slots);
         let answer = self.http.json(&self.paths.lease, &request)?;
         leases(answer, &mut self.held).ok_or("no leases in the answer")?;
@@ -246,8 +263,10 @@ impl Worker {
 }
 
 impl Client for Worker {
-    fn act(&mut self, _op: Op, number: u64) -> Fallible<u64> {
-        self.submit(number)?;
+    fn act(&mut self, op: Op, number: u64) -> Fallible<u64> {
+        if let Op::Cycle = op {
+            self.submit(number)?;
+        }
         self.finish()
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn one_by_one(plan: &Plan) -> Fallible<Round> {
     drop(near);
     echo.join().map_err(|_panic| "the echo broke off")?;
     let rate = 1.0 / (1.0 / append.rate + 1.0 / trip.rate);
-    Ok(Round { rate, p50: append.p50 + trip.p50 })
+    Ok(Round { rate, p50: append.p50 + trip.p50, p99: append.p99 + trip.p99 })
 }
 
 /// A thousand records in one append with its sync.
@@ -107,14 +107,15 @@ pub(crate) fn bare_loop(plan: &Plan, clients: usize) -> Fallible<Round> {
     });
     let (results, served) = results;
     served.map_err(|_panic| "the bare loop broke off")??;
-    let (mut rate, mut p50s) = (0.0, Vec::new());
+    let (mut rate, mut p50s, mut p99) = (0.0, Vec::new(), 0.0_f64);
     for result in results {
         let (round, _) = result.map_err(|_panic| "a client broke off")??;
         rate += round.rate;
         p50s.push(round.p50);
+        p99 = p99.max(round.p99);
     }
     p50s.sort_by(f64::total_cmp);
-    Ok(Round { rate, p50: p50s.get(p50s.len() / 2).copied().unwrap_or(0.0) })
+    Ok(Round { rate, p50: p50s.get(p50s.len() / 2).copied().unwrap_or(0.0), p99 })
 }
 
 fn serve(journal: &mut Journal, mut streams: Vec<UnixStream>) -> Fallible<()> {

@@ -20,6 +20,8 @@ pub(crate) enum Op {
     Bulk,
     /// A task goes in, a task is taken, a task is finished.
     Cycle,
+    /// A task that waits is taken and finished.
+    Take,
 }
 
 /// One client's connection. Each call is acknowledged when it returns.
@@ -35,6 +37,10 @@ pub(crate) trait Server: Sync {
     fn version(&self) -> Fallible<String>;
     /// Starts it and waits until it answers.
     fn start(&self, dir: &Path) -> Fallible<Running>;
+    /// The same in the mode that is quickest to load; what was loaded stays for [`Server::start`].
+    fn start_loading(&self, dir: &Path) -> Fallible<Running> {
+        self.start(dir)
+    }
     fn client(&self, running: &Running, op: Op) -> Fallible<Box<dyn Client>>;
 }
 
@@ -43,16 +49,46 @@ pub(crate) struct Running {
     pub(crate) process: Child,
     pub(crate) dir: PathBuf,
     pub(crate) socket: PathBuf,
+    /// Leave the directory to whoever comes next.
+    kept: bool,
+}
+
+impl Running {
+    pub(crate) fn new(process: Child, dir: &Path, socket: PathBuf) -> Self {
+        Self { process, dir: dir.to_owned(), socket, kept: false }
+    }
+
+    /// Ends it in good order.
+    pub(crate) fn end(&mut self) -> Fallible<()> {
+        if self.process.try_wait()?.is_none() {
+            let pid = rustix::process::Pid::from_child(&self.process);
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+            self.process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Ends it as a crash would.
+    pub(crate) fn kill(&mut self) -> Fallible<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        Ok(())
+    }
+
+    /// Its directory, which stays.
+    pub(crate) fn leave(mut self) -> PathBuf {
+        self.kept = true;
+        self.dir.clone()
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // In order, so that nothing of it is left behind.
-        let pid = rustix::process::Pid::from_child(&self.process);
-        let told = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        let ended = told.map_err(Into::into).and_then(|()| self.process.wait());
-        if let Err(error) = ended {
+        if let Err(error) = self.end() {
             eprintln!("bench: cannot end {}: {error}", self.process.id());
+        }
+        if self.kept {
+            return;
         }
         if let Err(error) = fs::remove_dir_all(&self.dir) {
             eprintln!("bench: cannot remove {}: {error}", self.dir.display());
@@ -77,11 +113,15 @@ const OPERATIONS_MAX: u64 = 1_000_000;
 impl Load {
     /// Starts the system afresh and loads it.
     pub(crate) fn on(self, server: &dyn Server, dir: &Path) -> Fallible<Round> {
-        let running = server.start(&fresh(dir, server.name())?)?;
+        self.run(server, &server.start(&fresh(dir, server.name())?)?)
+    }
+
+    /// Loads what runs already.
+    pub(crate) fn run(self, server: &dyn Server, running: &Running) -> Fallible<Round> {
         let gate = Barrier::new(self.clients);
         let results = thread::scope(|scope| {
             let one = |number| {
-                let (gate, running) = (&gate, &running);
+                let gate = &gate;
                 scope.spawn(move || self.client(server, running, gate, number))
             };
             let clients: Vec<_> = (0..self.clients).map(one).collect();
@@ -104,7 +144,7 @@ impl Load {
         gate: &Barrier,
         number: usize,
     ) -> Fallible<(Vec<u64>, u64, f64)> {
-        let mut number = number as u64 * OPERATIONS_MAX * 2;
+        let mut number = (number as u64 + 1) * OPERATIONS_MAX * 2;
         let opened = server.client(running, self.op).and_then(|mut client| {
             for _ in 0..WARM_UP {
                 number += 1;

@@ -11,12 +11,14 @@
     reason = "a load generator measures time, starts programs and prints what it found"
 )]
 
+mod backlog;
 mod commands;
 mod daemon;
 mod http;
 mod limits;
 mod load;
 mod peers;
+mod snapshots;
 mod table;
 
 use load::{Fallible, Load, Op, Server};
@@ -36,8 +38,10 @@ struct Plan {
     span: Duration,
 }
 
-const USAGE: &str =
-    "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands]";
+/// Tasks in a large backlog.
+const BACKLOG: u64 = 1_000_000;
+
+const USAGE: &str = "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands] [backlog] [snapshots]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -87,6 +91,17 @@ fn run(plan: &Plan, names: &[String]) -> Fallible<()> {
     }
     if wanted("commands") {
         commands::run(plan)?;
+    }
+    if wanted("backlog") {
+        let mut servers = servers;
+        if let Some(ours) = servers.first_mut() {
+            *ours = Box::new(daemon::Midwatch::new(&plan.program).alone());
+        }
+        backlog::run(plan, &servers, BACKLOG)?;
+        backlog::compacted(plan, BACKLOG)?;
+    }
+    if wanted("snapshots") {
+        snapshots::run(plan, BACKLOG)?;
     }
     Ok(())
 }

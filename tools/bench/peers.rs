@@ -7,6 +7,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+/// Tasks in one round trip of a load that is not measured.
+const BULK: u64 = 1000;
+
+/// The same for beanstalkd.
+const PIPELINED: u64 = 50;
+
 /// A kept connection that is read by lines.
 struct Wire {
     read: BufReader<UnixStream>,
@@ -55,7 +61,7 @@ fn version(program: &str, flag: &str) -> Fallible<String> {
 fn start(mut command: Command, dir: &Path) -> Fallible<Running> {
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let socket = dir.join("socket");
-    let running = Running { process: command.spawn()?, dir: dir.to_owned(), socket };
+    let running = Running::new(command.spawn()?, dir, socket);
     patiently("a peer does not answer", || Wire::connect(&running.socket).map(drop))?;
     Ok(running)
 }
@@ -73,11 +79,11 @@ impl Server for Beanstalkd {
     }
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
-        let mut command = Command::new("beanstalkd");
-        let socket = dir.join("socket");
-        command.arg("-l").arg(format!("unix:{}", socket.display()));
-        command.arg("-b").arg(dir).arg("-f0");
-        start(command, dir)
+        Self::start_with(dir, "-f0")
+    }
+
+    fn start_loading(&self, dir: &Path) -> Fallible<Running> {
+        Self::start_with(dir, "-f1000")
     }
 
     fn client(&self, running: &Running, _op: Op) -> Fallible<Box<dyn Client>> {
@@ -85,10 +91,64 @@ impl Server for Beanstalkd {
     }
 }
 
+impl Beanstalkd {
+    fn start_with(dir: &Path, sync: &str) -> Fallible<Running> {
+        let mut command = Command::new("beanstalkd");
+        let socket = dir.join("socket");
+        command.arg("-l").arg(format!("unix:{}", socket.display()));
+        command.arg("-b").arg(dir).arg(sync);
+        start(command, dir)
+    }
+}
+
 struct BeanstalkdClient(Wire);
+
+impl BeanstalkdClient {
+    /// Many submissions at once, their answers after them.
+    fn bulk(&mut self, number: u64) -> Fallible<u64> {
+        let Self(wire) = self;
+        // It stops reading when there is more.
+        for number in number * PIPELINED..(number + 1) * PIPELINED {
+            let payload = payload(number);
+            write!(wire.out, "put 100 0 600 {}\r\n{payload}\r\n", payload.len())?;
+        }
+        wire.send()?;
+        for _ in 0..PIPELINED {
+            let line = wire.line()?;
+            if !line.starts_with("INSERTED") {
+                return Err(line.into());
+            }
+        }
+        Ok(PIPELINED)
+    }
+
+    fn take(&mut self) -> Fallible<u64> {
+        let Self(wire) = self;
+        wire.out.extend(b"reserve-with-timeout 10\r\n");
+        wire.send()?;
+        let line = wire.line()?;
+        let mut words = line.split(' ').skip(1).map(str::parse::<usize>);
+        let (Some(Ok(id)), Some(Ok(length))) = (words.next(), words.next()) else {
+            return Err(line.into());
+        };
+        wire.take(length)?;
+        write!(wire.out, "delete {id}\r\n")?;
+        wire.send()?;
+        let line = wire.line()?;
+        if line != "DELETED" {
+            return Err(line.into());
+        }
+        Ok(1)
+    }
+}
 
 impl Client for BeanstalkdClient {
     fn act(&mut self, op: Op, number: u64) -> Fallible<u64> {
+        match op {
+            Op::Bulk => return self.bulk(number),
+            Op::Take => return self.take(),
+            Op::Submit | Op::Cycle => {}
+        }
         let Self(wire) = self;
         let payload = payload(number);
         write!(wire.out, "put 100 0 600 {}\r\n{payload}\r\n", payload.len())?;
@@ -98,20 +158,7 @@ impl Client for BeanstalkdClient {
             return Err(line.into());
         }
         if let Op::Cycle = op {
-            wire.out.extend(b"reserve-with-timeout 10\r\n");
-            wire.send()?;
-            let line = wire.line()?;
-            let mut words = line.split(' ').skip(1).map(str::parse::<usize>);
-            let (Some(Ok(id)), Some(Ok(length))) = (words.next(), words.next()) else {
-                return Err(line.into());
-            };
-            wire.take(length)?;
-            write!(wire.out, "delete {id}\r\n")?;
-            wire.send()?;
-            let line = wire.line()?;
-            if line != "DELETED" {
-                return Err(line.into());
-            }
+            self.take()?;
         }
         Ok(1)
     }
@@ -130,9 +177,23 @@ impl Server for Redis {
     }
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
+        Self::start_with(dir, "always")
+    }
+
+    fn start_loading(&self, dir: &Path) -> Fallible<Running> {
+        Self::start_with(dir, "no")
+    }
+
+    fn client(&self, running: &Running, _op: Op) -> Fallible<Box<dyn Client>> {
+        Ok(Box::new(RedisClient(Wire::connect(&running.socket)?)))
+    }
+}
+
+impl Redis {
+    fn start_with(dir: &Path, sync: &str) -> Fallible<Running> {
         let mut command = Command::new("redis-server");
         command.args(["--port", "0", "--save", "", "--appendonly", "yes"]);
-        command.args(["--appendfsync", "always", "--unixsocket"]).arg(dir.join("socket"));
+        command.args(["--appendfsync", sync, "--unixsocket"]).arg(dir.join("socket"));
         command.arg("--dir").arg(dir);
         let running = start(command, dir)?;
         patiently("redis is loading", || {
@@ -141,16 +202,39 @@ impl Server for Redis {
         })?;
         Ok(running)
     }
-
-    fn client(&self, running: &Running, _op: Op) -> Fallible<Box<dyn Client>> {
-        Ok(Box::new(RedisClient(Wire::connect(&running.socket)?)))
-    }
 }
 
 struct RedisClient(Wire);
 
 impl RedisClient {
     fn call(&mut self, words: &[&[u8]]) -> Fallible<Vec<u8>> {
+        self.say(words)?;
+        self.0.send()?;
+        self.hear()
+    }
+
+    /// Many submissions at once, their answers after them.
+    fn bulk(&mut self, number: u64) -> Fallible<u64> {
+        for number in number * BULK..(number + 1) * BULK {
+            self.say(&[b"LPUSH", b"q", payload(number).as_bytes()])?;
+        }
+        self.0.send()?;
+        for _ in 0..BULK {
+            self.hear()?;
+        }
+        Ok(BULK)
+    }
+
+    fn take(&mut self) -> Fallible<u64> {
+        let taken = self.call(&[b"LMOVE", b"q", b"busy", b"RIGHT", b"LEFT"])?;
+        if self.call(&[b"LREM", b"busy", b"-1", &taken])? == b"1" {
+            Ok(1)
+        } else {
+            Err("a task was not where it should be".into())
+        }
+    }
+
+    fn say(&mut self, words: &[&[u8]]) -> Fallible<()> {
         let Self(wire) = self;
         write!(wire.out, "*{}\r\n", words.len())?;
         for word in words {
@@ -158,7 +242,11 @@ impl RedisClient {
             wire.out.extend_from_slice(word);
             wire.out.extend(b"\r\n");
         }
-        wire.send()?;
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Fallible<Vec<u8>> {
+        let Self(wire) = self;
         let line = wire.line()?;
         if let Some(number) = line.strip_prefix(':') {
             return Ok(number.as_bytes().to_vec());
@@ -172,13 +260,14 @@ impl RedisClient {
 
 impl Client for RedisClient {
     fn act(&mut self, op: Op, number: u64) -> Fallible<u64> {
+        match op {
+            Op::Bulk => return self.bulk(number),
+            Op::Take => return self.take(),
+            Op::Submit | Op::Cycle => {}
+        }
         self.call(&[b"LPUSH", b"q", payload(number).as_bytes()])?;
         if let Op::Cycle = op {
-            let taken = self.call(&[b"LMOVE", b"q", b"busy", b"RIGHT", b"LEFT"])?;
-            let removed = self.call(&[b"LREM", b"busy", b"-1", &taken])?;
-            if removed != b"1" {
-                return Err("a task was not where it should be".into());
-            }
+            self.take()?;
         }
         Ok(1)
     }

@@ -7,14 +7,23 @@ pub(crate) struct Round {
     pub(crate) rate: f64,
     /// Median time of one, in microseconds.
     pub(crate) p50: f64,
+    /// Time that one in a hundred exceeds, in microseconds.
+    pub(crate) p99: f64,
 }
 
 impl Round {
+    /// From so many operations that took so long together.
+    pub(crate) fn once(count: u64, seconds: f64) -> Self {
+        let each = seconds * 1e6 / float(count);
+        Self { rate: float(count) / seconds, p50: each, p99: each }
+    }
+
     /// From the times of single operations, in nanoseconds, and the seconds they took together.
     pub(crate) fn of(mut times: Vec<u64>, done: u64, seconds: f64) -> Self {
         times.sort_unstable();
-        let p50 = times.get(times.len() / 2).copied().unwrap_or(0);
-        Self { rate: float(done) / seconds, p50: float(p50) / 1e3 }
+        let at = |place: usize| times.get(place).copied().unwrap_or(0);
+        let (p50, p99) = (at(times.len() / 2), at(times.len().saturating_sub(1) * 99 / 100));
+        Self { rate: float(done) / seconds, p50: float(p50) / 1e3, p99: float(p99) / 1e3 }
     }
 }
 
@@ -30,7 +39,7 @@ pub(crate) struct Table {
 }
 
 /// The system that the others are compared with.
-const OURS: &str = "midwatch";
+pub(crate) const OURS: &str = "midwatch";
 
 impl Table {
     pub(crate) const fn new(title: String) -> Self {
@@ -42,6 +51,12 @@ impl Table {
             Some((_, rounds)) => rounds.push(round),
             None => self.rows.push((name.to_owned(), vec![round])),
         }
+    }
+
+    /// The rates of one system, round by round.
+    pub(crate) fn rates_of(&self, name: &str) -> Vec<f64> {
+        let rows = self.rows.iter().filter(|(known, _)| known == name);
+        rows.flat_map(|(_, rounds)| rounds.iter().map(|round| round.rate)).collect()
     }
 
     pub(crate) fn print(&self) {
@@ -68,7 +83,7 @@ impl Table {
 }
 
 /// The median, and the least and the most.
-fn spread(mut values: Vec<f64>, digits: usize) -> String {
+pub(crate) fn spread(mut values: Vec<f64>, digits: usize) -> String {
     values.sort_by(f64::total_cmp);
     let median = values.get(values.len() / 2).copied().unwrap_or(0.0);
     let (least, most) = (values.first().copied(), values.last().copied());
