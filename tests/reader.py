@@ -2,8 +2,8 @@
 """Reads a store by spec/journal.md and spec/records.md alone, and prints what
 `midwatch-journal dump` prints: a JSON line for each record.
 
-A proof that the pages are enough, not a tool: it takes every whole frame up to the end that the
-next segment names, and in the last segment up to the first frame that is not whole.
+A proof that the pages are enough, not a tool: it reads a store as the page says under "Reading a
+store", and does not judge what lies behind the end.
 """
 import json, os, struct, sys, zlib
 from datetime import datetime, timezone
@@ -20,7 +20,7 @@ def sector(data, letter):
     return head, align, number, first, head[48:56]
 
 def frame(data, at, salt, align):
-    """The frame at a place: (flags, records, next place), or None where no whole one is."""
+    """The frame at a place: (first sequence, flags, records, next place), or None."""
     head = data[at:at + 32]
     if len(head) < 32 or head[:4] != b"\xf7MWF":
         return None
@@ -37,17 +37,19 @@ def frame(data, at, salt, align):
         records.append((seq, kind, bits & 1 == 1, body[pos + 12:pos + 12 + size]))
         pos += 12 + size
     assert pos == length
-    return flags, records, at + -(-(33 + length) // align) * align
+    return first, flags, records, at + -(-(33 + length) // align) * align
 
-def frames(data, align, salt, end):
-    """The records up to `end`, or up to the first place without a whole frame."""
+def frames(data, align, salt, end, due, resume=(0, 0)):
+    """The records up to `end`, or up to the first place without the frame that is due."""
     at, flags = 4096, 0
     while at != end and not flags & 4:
+        if at == resume[0]:
+            due = resume[1]
         found = frame(data, at, salt, align)
-        if found is None:
+        if found is None or found[0] != due:
             assert end is None, "damage"
             return
-        flags, records, at = found
+        due, flags, records, at = found[0] + len(found[2]), *found[1:]
         yield from records
 
 def files(root, folder, ending):
@@ -155,9 +157,15 @@ def fields(value, kind):
         if key in value and inner != "hidden":
             yield f"{plain(name)}:{shown(value[key], inner)}"
 
-def show(seq, kind, body):
-    value, end = cbor(body)
-    assert end == len(body), "bytes behind the body"
+def show(seq, kind, ignorable, body):
+    try:
+        value, end = cbor(body) if kind in KINDS else (None, 0)
+        assert end == len(body) and isinstance(value, dict)
+    except (AssertionError, IndexError, ValueError):
+        # A body that nobody here can read, as it is.
+        print(json.dumps({"body": body.hex(), "event": None, "ignorable": ignorable, "kind": kind,
+                          "seq": seq}, separators=(",", ":")))
+        return
     line = [f'"seq":{seq}']
     if kind < 1000:
         line += [f'"at":{shown(value[0], "wall")}', f'"life":{value[1]}',
@@ -173,15 +181,15 @@ def main(root):
         _, align, _, at, salt = sector(data, b"S")
         # Where segments are gone, the oldest snapshot that reaches the first one stands for them.
         if number > 1 and held_from <= at + 1:
-            for _, kind, _, body in frames(data, align, salt, None):
-                show(at, kind, body)
+            for _, kind, ignorable, body in frames(data, align, salt, None, 0):
+                show(at, kind, ignorable, body)
             break
-    for index, (data, _, align, _, _, salt) in enumerate(segments):
+    for index, (data, head, align, _, first, salt) in enumerate(segments):
         following = segments[index + 1][1] if index + 1 < len(segments) else None
         end = struct.unpack_from("<Q", following, 96)[0] if following else None
-        for seq, kind, ignorable, body in frames(data, align, salt, end):
-            if kind in KINDS or not ignorable:
-                show(seq, kind, body)
+        resume = struct.unpack_from("<QQ", head, 120)
+        for seq, kind, ignorable, body in frames(data, align, salt, end, first, resume):
+            show(seq, kind, ignorable, body)
 
 if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")

@@ -34,7 +34,7 @@ prove() {
 states() { MIDWATCH_L1_STATES=${1:-120000} prove journal_ engine_damage disk:: --skip no_flipped_bit_of; }
 flips() { MIDWATCH_L1_FLIP_EVERY=${1:-16} prove no_flipped_bit_of; }
 seeds() { MIDWATCH_L2_SEEDS=${1:-2000} MIDWATCH_L2_FIRST=${2:-1} prove world::; }
-model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove reference_engine::; }
+model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove model_engine::; }
 
 # One build has every mistake, and a variable chooses one: through a compiler wrapper for this
 # package alone, for with RUSTFLAGS every dependency would be built once more.
@@ -77,7 +77,7 @@ defects() {
         export MIDWATCH_DEFECT=$defect
         caught=$(caught_by L1 states journal_ engine_damage
             caught_by L2 seeds world::whatever
-            caught_by L3 cases reference_engine::)
+            caught_by L3 cases model_engine::)
         printf '%-24s%s\n' "$defect" "${caught:-  NOT CAUGHT}"
         [ -n "$caught" ] || unseen=$((unseen + 1))
     done

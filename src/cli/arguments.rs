@@ -1,5 +1,6 @@
 //! What may be typed.
 
+use super::documents::Shell;
 use super::session::Format;
 use super::{
     act, config, daemon, demo, engine, import, list, log, reset, retry, show, states, status,
@@ -133,6 +134,18 @@ pub(crate) enum Command {
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),
+    /// A completion script for your shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// The man page; midwatch man | man -l -
+    Man {
+        /// The page of one command instead
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
+    },
 }
 
 /// A path, the empty one too: an empty variable counts as unset, and clap would refuse it.

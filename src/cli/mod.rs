@@ -11,6 +11,7 @@ mod config;
 mod connection;
 mod daemon;
 mod demo;
+pub mod documents;
 mod engine;
 mod environment;
 mod failure;
@@ -23,6 +24,7 @@ mod paint;
 mod payload;
 mod reset;
 mod retry;
+pub mod screens;
 mod session;
 mod show;
 mod socket;
@@ -204,5 +206,17 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::States(args) => states::run(args, session),
         Command::Task(command) => task::run(command, session),
         Command::Config(command) => config::run(command, session),
+        Command::Completions { shell } => {
+            session.print(&documents::completions(Cli::command(), *shell))?;
+            Ok(failure::exit::DONE)
+        }
+        Command::Man { command } => man(command.as_deref(), session),
+    }
+}
+
+fn man(command: Option<&str>, session: &mut Session<'_>) -> Result<u8, Failure> {
+    match documents::man(Cli::command(), command)? {
+        Some(page) => session.print(&page).map(|()| failure::exit::DONE),
+        None => Err(Failure::usage("there is no such command; `midwatch --help` lists them")),
     }
 }

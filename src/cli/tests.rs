@@ -24,31 +24,33 @@ fn the_help_names_every_command() {
         Usage: midwatch [OPTIONS] [COMMAND]
 
         Commands:
-          daemon   Run everything in the foreground: supervisor, engine and workers
-          engine   Run the engine alone, for those who supervise it themselves
-          worker   Run one worker alone
-          demo     See a task survive two kills, in under a minute, in a directory that
-                   is removed again
-          submit   Give the daemon a task; prints its id [alias: add]
-          import   Submit many tasks, one JSON object a line
-          list     What runs, waits and has ended [alias: ls]
-          show     Everything about one task
-          history  Every transition and attempt of one task
-          log      The output of an attempt
-          wait     Wait until tasks have ended; exits 0 when all ended well
-          watch    What happens, as it happens
-          cancel   End tasks for good [alias: kill]
-          pause    Set tasks aside, with their checkpoints
-          resume   Let paused tasks run again
-          retry    Run ended tasks again, as new tasks
-          run-now  Let waiting tasks run at once
-          reset    Stop tasks that are stuck, and start them over
-          workers  Who works, who is silent, and what each holds
-          status   Health on one screen; exits 1 when it is not good
-          states   Which status may follow which, and why
-          task     For use inside a handler: checkpoint, progress, result
-          config   Check the config, or show what is in force
-          help     Print this message or the help of the given subcommand(s)
+          daemon       Run everything in the foreground: supervisor, engine and workers
+          engine       Run the engine alone, for those who supervise it themselves
+          worker       Run one worker alone
+          demo         See a task survive two kills, in under a minute, in a directory
+                       that is removed again
+          submit       Give the daemon a task; prints its id [alias: add]
+          import       Submit many tasks, one JSON object a line
+          list         What runs, waits and has ended [alias: ls]
+          show         Everything about one task
+          history      Every transition and attempt of one task
+          log          The output of an attempt
+          wait         Wait until tasks have ended; exits 0 when all ended well
+          watch        What happens, as it happens
+          cancel       End tasks for good [alias: kill]
+          pause        Set tasks aside, with their checkpoints
+          resume       Let paused tasks run again
+          retry        Run ended tasks again, as new tasks
+          run-now      Let waiting tasks run at once
+          reset        Stop tasks that are stuck, and start them over
+          workers      Who works, who is silent, and what each holds
+          status       Health on one screen; exits 1 when it is not good
+          states       Which status may follow which, and why
+          task         For use inside a handler: checkpoint, progress, result
+          config       Check the config, or show what is in force
+          completions  A completion script for your shell
+          man          The man page; midwatch man | man -l -
+          help         Print this message or the help of the given subcommand(s)
 
         Options:
           -h, --help     Print help
@@ -141,4 +143,20 @@ fn an_empty_path_is_a_slip() {
         let played = samples::play_words(&["config", "show", flag, ""], &[]);
         assert_eq!((played.code, played.out.as_str()), (2, ""), "{flag}");
     }
+}
+
+#[test]
+fn every_command_has_a_man_page_and_is_completed() {
+    use super::documents::{Shell, completions, man};
+
+    let scripts =
+        [Shell::Bash, Shell::Fish, Shell::Zsh].map(|shell| completions(Cli::command(), shell));
+    for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
+        let name = command.get_name();
+        let page = man(Cli::command(), Some(name)).unwrap().unwrap();
+        assert!(page.contains(&format!("midwatch\\-{}", name.replace('-', "\\-"))), "{page}");
+        assert!(scripts.iter().all(|script| script.contains(name)), "{name}");
+    }
+    assert!(man(Cli::command(), None).unwrap().unwrap().contains(".TH midwatch 1"));
+    assert_eq!(man(Cli::command(), Some("dance")).unwrap(), None);
 }

@@ -3,11 +3,13 @@
 //! The names are those of `spec/records.md`, the nesting is that of the body. Wall-clock instants
 //! are RFC 3339, the other clocks and all spans are milliseconds. What is absent in the record is
 //! absent here. Payloads, checkpoints and results are embedded as the JSON they are, digit by
-//! digit. Hashes of lease secrets are left out.
+//! digit; but line breaks between their tokens become spaces. Hashes of lease secrets are left out.
+//! The exact form keeps both, texts as strings, so that the state can be rebuilt from it.
 //!
 //! Each function takes its value apart in full, so that a new field stops the build here.
 
 use super::codec::Kept;
+use super::hex;
 use crate::kernel::event::{
     Checkpointed, Ended, Event, Heard, Held, Hurried, Leased, Moved, Refused, Registration, Stamp,
     Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
@@ -15,18 +17,33 @@ use crate::kernel::event::{
 use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
 use crate::kernel::task::{
-    Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, Task, TaskSpec, Transition,
-    Transitions,
+    Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task, TaskSpec,
+    Transition, Transitions,
 };
 use crate::kernel::{Head, Worker};
 use crate::units::rfc3339;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// How much of a record is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Form {
+    /// For people and programs: JSON texts embedded, no hash of a secret.
+    #[default]
+    Readable,
+    /// Every byte: JSON texts as strings, hashes of secrets in hex.
+    Exact,
+}
+
 /// One record of the journal, on one line.
 pub fn record_json(stamp: &Stamp, event: &Event) -> String {
+    record_line(Form::Readable, stamp, event)
+}
+
+/// One record of the journal, on one line, in either form.
+pub fn record_line(form: Form, stamp: &Stamp, event: &Event) -> String {
     let Stamp { seq, wall, life, service, by } = stamp;
-    let line = Object::default()
+    let line = Object::of(form)
         .put("seq", seq.0)
         .instant("at", *wall)
         .put("life", life.0)
@@ -38,7 +55,12 @@ pub fn record_json(stamp: &Stamp, event: &Event) -> String {
 
 /// One record of the snapshot at `seq`, on one line.
 pub fn kept_json(seq: Seq, kept: &Kept) -> String {
-    let line = Object::default().put("seq", seq.0);
+    kept_line(Form::Readable, seq, kept)
+}
+
+/// One record of the snapshot at `seq`, on one line, in either form.
+pub fn kept_line(form: Form, seq: Seq, kept: &Kept) -> String {
+    let line = Object::of(form).put("seq", seq.0);
     match kept {
         Kept::Head(head) => head_fields(line.put("event", "snapshot_head"), head),
         Kept::Worker(worker) => worker_fields(line.put("event", "snapshot_worker"), worker),
@@ -48,15 +70,17 @@ pub fn kept_json(seq: Seq, kept: &Kept) -> String {
 }
 
 fn event_fields(line: Object, event: &Event) -> Object {
+    let form = line.form;
     match event {
         Event::Submitted(Submitted { task, spec, due }) => {
-            line.put("task", task.0).object("spec", spec_object(spec)).put("due", due.0)
+            line.put("task", task.0).object("spec", spec_object(form, spec)).put("due", due.0)
         }
-        Event::Leased(Leased { task, fence, worker, ends, secret: _ }) => line
+        Event::Leased(Leased { task, fence, worker, ends, secret }) => line
             .put("task", task.0)
             .put("fence", fence.0)
             .put("worker", worker.0)
-            .put("ends", ends.0),
+            .put("ends", ends.0)
+            .secret(secret),
         Event::Heard(Heard { worker, holds }) => {
             line.put("worker", worker.0).list("holds", holds.iter().map(held_object))
         }
@@ -87,7 +111,7 @@ fn event_fields(line: Object, event: &Event) -> Object {
     }
 }
 
-fn spec_object(spec: &TaskSpec) -> Object {
+fn spec_object(form: Form, spec: &TaskSpec) -> Object {
     let TaskSpec {
         kind,
         payload,
@@ -100,7 +124,7 @@ fn spec_object(spec: &TaskSpec) -> Object {
         retry_of,
         checkpoint,
     } = spec;
-    Object::default()
+    Object::of(form)
         .put("type", &**kind)
         .json("payload", payload)
         .put("priority", *priority)
@@ -209,6 +233,7 @@ fn task_fields(line: Object, task: &Task) -> Object {
         extra,
         life,
     } = task;
+    let form = line.form;
     line.put("task", id.0)
         .put("type", &**kind)
         .json("payload", payload)
@@ -223,7 +248,7 @@ fn task_fields(line: Object, task: &Task) -> Object {
         .instant("updated", *updated)
         .put("born", born.0)
         .maybe_object("extra", extra.as_deref().map(extra_object))
-        .maybe_object("life", life.as_deref().map(life_object))
+        .maybe_object("life", life.as_deref().map(|life| life_object(form, life)))
 }
 
 fn extra_object(extra: &Extra) -> Object {
@@ -235,7 +260,7 @@ fn extra_object(extra: &Extra) -> Object {
         .maybe("by", by.as_ref().map(ToString::to_string))
 }
 
-fn life_object(life: &Life) -> Object {
+fn life_object(form: Form, life: &Life) -> Object {
     let Life {
         transitions,
         attempts,
@@ -252,29 +277,30 @@ fn life_object(life: &Life) -> Object {
         .list("first", first.iter().map(transition_object))
         .list("last", last.iter().map(transition_object))
         .put("dropped", *dropped);
-    Object::default()
+    Object::of(form)
         .object("transitions", transitions)
-        .list("attempts", attempts.iter().map(attempt_object))
+        .list("attempts", attempts.iter().map(|attempt| attempt_object(form, attempt)))
         .put("attempt_count", *attempt_count)
-        .maybe_object("checkpoint", checkpoint.as_ref().map(checkpoint_object))
+        .maybe_object("checkpoint", checkpoint.as_ref().map(|kept| checkpoint_object(form, kept)))
         .maybe_json("result", result.as_deref())
         .maybe("error", error.as_deref())
         .maybe("stop", stop.map(Stop::word))
-        .maybe_object("lease", lease.as_ref().map(lease_object))
+        .maybe_object("lease", lease.as_ref().map(|lease| lease_object(form, lease)))
         .maybe_object("progress", progress.as_ref().map(progress_object))
 }
 
-fn checkpoint_object(checkpoint: &Checkpoint) -> Object {
+fn checkpoint_object(form: Form, checkpoint: &Checkpoint) -> Object {
     let Checkpoint { data, at, seq } = checkpoint;
-    Object::default().json("data", data).instant("at", *at).put("seq", seq.0)
+    Object::of(form).json("data", data).instant("at", *at).put("seq", seq.0)
 }
 
-fn lease_object(lease: &Lease) -> Object {
-    let Lease { fence, worker, ends, secret: _, process } = lease;
-    Object::default()
+fn lease_object(form: Form, lease: &Lease) -> Object {
+    let Lease { fence, worker, ends, secret, process } = lease;
+    Object::of(form)
         .put("fence", fence.0)
         .put("worker", worker.0)
         .put("ends", ends.0)
+        .secret(secret)
         .maybe_object("process", process.as_ref().map(process_object))
 }
 
@@ -291,10 +317,10 @@ fn transition_object(transition: &Transition) -> Object {
         .maybe("note", note.as_deref())
 }
 
-fn attempt_object(attempt: &Attempt) -> Object {
-    let Attempt { number, fence, worker, worker_name, leased, waited, started, end, secret: _ } =
+fn attempt_object(form: Form, attempt: &Attempt) -> Object {
+    let Attempt { number, fence, worker, worker_name, leased, waited, started, end, secret } =
         attempt;
-    Object::default()
+    Object::of(form)
         .put("number", *number)
         .put("fence", fence.0)
         .put("worker", worker.0)
@@ -303,6 +329,7 @@ fn attempt_object(attempt: &Attempt) -> Object {
         .put("waited", waited.0)
         .maybe("started", started.map(rfc3339))
         .maybe_object("end", end.as_ref().map(end_object))
+        .secret(secret)
 }
 
 fn end_object(end: &AttemptEnd) -> Object {
@@ -318,14 +345,21 @@ fn end_object(end: &AttemptEnd) -> Object {
 
 /// A JSON object that is written field by field, in the order of the calls.
 #[derive(Default)]
-struct Object(String);
+struct Object {
+    text: String,
+    form: Form,
+}
 
 impl Object {
+    fn of(form: Form) -> Self {
+        Self { text: String::new(), form }
+    }
+
     fn raw(mut self, key: &str, value: &str) -> Self {
-        self.0.push(if self.0.is_empty() { '{' } else { ',' });
-        self.0.push_str(&Value::from(key).to_string());
-        self.0.push(':');
-        self.0.push_str(value);
+        self.text.push(if self.text.is_empty() { '{' } else { ',' });
+        self.text.push_str(&Value::from(key).to_string());
+        self.text.push(':');
+        self.text.push_str(value);
         self
     }
 
@@ -347,6 +381,9 @@ impl Object {
     /// A text that is JSON. Line breaks can only stand between its tokens, and would end our own
     /// line. What is no JSON after all is shown as the text it is.
     fn json(self, key: &str, text: &str) -> Self {
+        if self.form == Form::Exact {
+            return self.put(key, text);
+        }
         match serde_json::from_str::<&RawValue>(text) {
             Ok(value) => self.raw(key, &value.get().replace(['\n', '\r'], " ")),
             Err(_) => self.put(key, text),
@@ -357,6 +394,14 @@ impl Object {
         match text {
             Some(text) => self.json(key, text),
             None => self,
+        }
+    }
+
+    /// The hash of a lease's secret, in the exact form only.
+    fn secret(self, secret: &SecretHash) -> Self {
+        match self.form {
+            Form::Exact => self.put("secret", hex(&secret.0)),
+            Form::Readable => self,
         }
     }
 
@@ -377,7 +422,7 @@ impl Object {
     }
 
     fn end(mut self) -> String {
-        self.0.push_str(if self.0.is_empty() { "{}" } else { "}" });
-        self.0
+        self.text.push_str(if self.text.is_empty() { "{}" } else { "}" });
+        self.text
     }
 }

@@ -7,6 +7,7 @@
 //! process must end.
 
 pub mod codec;
+mod compaction;
 pub mod dump;
 mod image;
 mod queue;
@@ -14,6 +15,7 @@ mod rebuild;
 mod start;
 mod turn;
 
+pub use compaction::{Compacted, compact};
 pub use image::{digest, for_each_record, hex, write_snapshot};
 pub use rebuild::{Fold, Piece, Rebuild, Rebuilding};
 pub use start::Start;

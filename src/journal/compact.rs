@@ -1,8 +1,8 @@
 //! Snapshots from the journal's side, and what may go once one is durable.
 //!
-//! The two newest snapshots are kept, and every segment that the older of them needs. Segments go
-//! oldest first, each removal made durable before the next: a crash leaves extra files, never a
-//! hole.
+//! While work goes on the two newest snapshots are kept, and every segment that the older of them
+//! needs; an explicit compaction keeps one, which it has proven. Segments go oldest first, each
+//! removal made durable before the next: a crash leaves extra files, never a hole.
 
 use super::disk::Disk;
 use super::error::JournalError;
@@ -91,8 +91,35 @@ impl<D: Disk> Journal<D> {
     ///
     /// # After a crash
     /// Some of these files may still be there; nothing needed is gone.
-    #[expect(clippy::needless_pass_by_value, reason = "a snapshot is taken note of once")]
     pub fn snapshot_done(&mut self, done: SnapshotDone) -> Result<(), JournalError> {
+        self.take_note(done)?;
+        self.guard(|journal| {
+            journal.remove_snapshots(SNAPSHOTS_KEPT)?;
+            journal.remove_segments(SNAPSHOTS_KEPT)
+        })
+    }
+
+    /// Takes note of a finished snapshot and keeps nothing beside it: the journal goes on in an empty
+    /// segment, and every older snapshot and segment is removed.
+    ///
+    /// The caller has read the snapshot back and compared its state with the one it was made of, for
+    /// from now on nothing stands in for it.
+    ///
+    /// # After a crash
+    /// Some of the older files may still be there; nothing needed is gone.
+    pub fn snapshot_alone(&mut self, done: SnapshotDone) -> Result<(), JournalError> {
+        self.take_note(done)?;
+        self.guard(|journal| {
+            if !journal.active.is_empty() {
+                journal.rotate()?;
+            }
+            journal.remove_snapshots(1)?;
+            journal.remove_segments(1)
+        })
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "a snapshot is taken note of once")]
+    fn take_note(&mut self, done: SnapshotDone) -> Result<(), JournalError> {
         let SnapshotDone { seq, mark, .. } = done;
         self.guard(|journal| {
             journal.counts.mark = journal.counts.mark.max(mark);
@@ -100,14 +127,12 @@ impl<D: Disk> Journal<D> {
             // Only what is synced may be named; under a weak policy later commits are not.
             journal.sync_if_dirty()?;
             let segment = journal.active.header.number;
-            journal.floor.update(journal.next_seq - 1, segment, None)?;
-            journal.remove_snapshots()?;
-            journal.remove_segments()
+            journal.floor.update(journal.next_seq - 1, segment, None)
         })
     }
 
-    fn remove_snapshots(&mut self) -> Result<(), JournalError> {
-        while SNAPSHOTS_KEPT < self.kept.snapshots.len() {
+    fn remove_snapshots(&mut self, kept: usize) -> Result<(), JournalError> {
+        while kept < self.kept.snapshots.len() {
             let Some(oldest) = self.kept.snapshots.pop_first() else { break };
             remove_if_there(&self.disk, &snapshot_path(oldest))?;
             self.sync_dir(SNAPSHOT_DIR)?;
@@ -115,8 +140,8 @@ impl<D: Disk> Journal<D> {
         Ok(())
     }
 
-    fn remove_segments(&mut self) -> Result<(), JournalError> {
-        if self.kept.snapshots.len() < SNAPSHOTS_KEPT {
+    fn remove_segments(&mut self, kept: usize) -> Result<(), JournalError> {
+        if self.kept.snapshots.len() < kept {
             return Ok(()); // the whole journal stands in for the second snapshot
         }
         let Some(&older) = (if Defect::DeleteTooMuch.is_on() {

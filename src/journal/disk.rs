@@ -64,6 +64,12 @@ pub trait DiskFile {
     /// Reserves blocks for the first `bytes` bytes and grows the file to that length; what was
     /// not written reads as zero. `Unsupported` where the file system cannot.
     fn allocate(&mut self, bytes: u64) -> io::Result<()>;
+
+    /// Asks the kernel to let go of what it holds of the file in memory, so that the device answers
+    /// the next reads. What is not synced yet stays, and so does what others have mapped.
+    fn forget(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Reads until `buffer` is full or the file ends; returns how much was read.

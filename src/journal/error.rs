@@ -1,7 +1,11 @@
 //! What the operator must act on, worded in one place.
 
+use super::segment;
 use std::fmt;
 use std::io;
+
+/// The exit code for damaged data.
+pub const DAMAGED: u8 = 6;
 
 /// Why the journal refuses.
 #[derive(Debug)]
@@ -161,7 +165,7 @@ impl JournalError {
             | Self::Suspicious(_)
             | Self::Missing { .. }
             | Self::Foreign { .. }
-            | Self::Refused { .. } => 6,
+            | Self::Refused { .. } => DAMAGED,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
@@ -174,108 +178,107 @@ impl JournalError {
         }
     }
 
-    fn help(&self) -> Option<String> {
-        let text = match self {
-            Self::Damage(damage) | Self::Suspicious(damage) => format!(
-                "nothing was changed; `midwatch-journal inspect --at {}` prints what is there, \
-                 `midwatch-journal verify` what is whole; this version repairs nothing: keep the \
-                 directory as it is, and put the file back from a backup",
-                damage.place()
+    /// What happened, in one line, without its cause.
+    pub fn headline(&self) -> String {
+        match self {
+            Self::Io { doing, file, .. } => format!("cannot {doing} {file}"),
+            Self::InUse { pid: Some(pid) } => format!("the data directory is in use by pid {pid}"),
+            Self::InUse { pid: None } => {
+                "the data directory is in use by another process".to_owned()
+            }
+            Self::Damage(damage) => format!("damaged journal: {}", damage.place()),
+            Self::Missing { shown_by, what, first_seq, last_seq } => {
+                let last = last_seq.map(|last| format!(" to {last}")).unwrap_or_default();
+                format!(
+                    "damaged journal: {what}, as {shown_by} shows; missing from sequence \
+                     {first_seq}{last}"
+                )
+            }
+            Self::Foreign { file } => {
+                format!("damaged journal: {file} belongs to another store")
+            }
+            Self::Newer { file, version, needs } => format!(
+                "{file} has format {version}; it needs a midwatch that reads format {needs}, and \
+                 this one reads format {}",
+                segment::FORMAT_VERSION
             ),
-            Self::Missing { .. } | Self::Foreign { .. } => {
-                "nothing was changed; `midwatch-journal verify` lists what is there; put the files \
-                 back from a backup"
-                    .to_owned()
+            Self::Suspicious(damage) => {
+                format!("suspicious end of the journal: {}", damage.place())
             }
-            Self::Refused { seq, .. } => {
-                format!("`midwatch-journal dump --from {seq} --to {seq}` prints the record")
+            Self::NoSpace { doing, file, .. } => format!("no space left to {doing} {file}"),
+            Self::Sync { file, .. } => {
+                format!("the sync of {file} failed; what it covered may or may not be durable")
             }
+            Self::Poisoned => "the journal stopped after an earlier failure".to_owned(),
+            Self::Refused { file, offset, seq, .. } => {
+                format!("damaged journal: {file}, byte {offset} (sequence {seq})")
+            }
+            Self::RefusedStore { text } => text.clone(),
+            Self::SnapshotUnreadable { file, what } => {
+                format!("the snapshot {file} does not read back as written: {what}")
+            }
+        }
+    }
+
+    /// The rest, a line each: how much is whole around it, and what to do next. `dir` stands behind
+    /// the name of each command: a space and the data directory, or nothing where the default
+    /// serves.
+    pub fn advice(&self, dir: &str) -> Vec<String> {
+        let inspect = format!("To look: midwatch-journal inspect{dir}");
+        let mut lines = match self {
+            Self::Damage(damage) | Self::Suspicious(damage) => {
+                let Damage { file, offset, seq: _, what, before, after, bytes: _ } = &**damage;
+                vec![
+                    format!("{what}; {before} good records before it, {after} after it"),
+                    format!("{inspect} --at {}", segment::place(file, *offset)),
+                ]
+            }
+            Self::Refused { seq, text, .. } => vec![
+                text.clone(),
+                "every checksum holds: the record was written so, or by another version".to_owned(),
+                format!("{inspect} --at {seq}"),
+            ],
+            Self::Missing { .. } | Self::Foreign { .. } => vec![
+                inspect,
+                "Put the files back from where they went, or from a backup".to_owned(),
+            ],
             Self::Newer { needs, .. } => {
-                format!("install a midwatch that reads format {needs}; nothing was changed")
+                vec![format!("install a midwatch that reads format {needs}; nothing was changed")]
             }
-            Self::NoSpace { .. } => {
+            Self::NoSpace { .. } => vec![
                 "free space on the file system of the data directory; nothing acknowledged is lost"
-                    .to_owned()
-            }
-            Self::Sync { .. } => {
+                    .to_owned(),
+            ],
+            Self::Sync { .. } => vec![
                 "restart: the journal is read again from the disk; look at the kernel's log for \
                  the device's error"
-                    .to_owned()
-            }
+                    .to_owned(),
+            ],
             Self::InUse { .. } => {
-                "stop the other process, or name another data directory".to_owned()
+                vec!["stop the other process, or name another data directory".to_owned()]
             }
             Self::Io { .. }
             | Self::Poisoned
             | Self::RefusedStore { .. }
-            | Self::SnapshotUnreadable { .. } => return None,
+            | Self::SnapshotUnreadable { .. } => Vec::new(),
         };
-        Some(text)
+        if self.exit_code() == DAMAGED {
+            lines.push("Nothing was changed".to_owned());
+        }
+        lines
     }
 }
 
 impl Damage {
-    /// Where to look, as `midwatch-journal inspect --at` takes it: segment and byte.
     fn place(&self) -> String {
-        match super::segment::parse_segment_name(self.file.rsplit('/').next().unwrap_or_default()) {
-            Some((number, _)) => format!("{number}:{}", self.offset),
-            None => self.seq.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: at byte {}, where sequence {} is due, {}; {} whole records before it, {} after it",
-            self.file, self.offset, self.seq, self.what, self.before, self.after
-        )
+        format!("{}, byte {} (sequence {})", self.file, self.offset, self.seq)
     }
 }
 
 impl fmt::Display for JournalError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io { doing, file, .. } => write!(f, "cannot {doing} {file}")?,
-            Self::InUse { pid: Some(pid) } => {
-                write!(f, "the data directory is in use by pid {pid}")?;
-            }
-            Self::InUse { pid: None } => {
-                write!(f, "the data directory is in use by another process")?;
-            }
-            Self::Damage(damage) => write!(f, "{damage}")?,
-            Self::Missing { shown_by, what, first_seq, last_seq } => {
-                write!(f, "{what}, as {shown_by} shows; missing from sequence {first_seq}")?;
-                if let Some(last) = last_seq {
-                    write!(f, " to {last}")?;
-                }
-            }
-            Self::Foreign { file } => write!(f, "{file} belongs to another store")?,
-            Self::Newer { file, version, needs } => write!(
-                f,
-                "{file} has format {version}; it needs a midwatch that reads format {needs}, and \
-                 this one reads format {}",
-                super::segment::FORMAT_VERSION
-            )?,
-            Self::Suspicious(damage) => write!(f, "suspicious end of the journal: {damage}")?,
-            Self::NoSpace { doing, file, .. } => write!(f, "no space left to {doing} {file}")?,
-            Self::Sync { file, .. } => {
-                write!(f, "the sync of {file} failed; what it covered may or may not be durable")?;
-            }
-            Self::Poisoned => write!(f, "the journal stopped after an earlier failure")?,
-            Self::Refused { file, offset, seq, text } => {
-                write!(f, "{file}: the record at byte {offset}, sequence {seq}: {text}")?;
-            }
-            Self::RefusedStore { text } => write!(f, "{text}")?,
-            Self::SnapshotUnreadable { file, what } => {
-                write!(f, "the snapshot {file} does not read back as written: {what}")?;
-            }
-        }
-        match self.help() {
-            Some(help) => write!(f, "\n  help: {help}"),
-            None => Ok(()),
-        }
+        f.write_str(&self.headline())?;
+        self.advice("").iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 

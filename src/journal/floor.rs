@@ -8,7 +8,7 @@
 use super::disk::{Disk, DiskFile, read_full_at, write_all_at};
 use super::error::JournalError;
 use super::frame::{SECTOR_BYTES, array_at, u32_at, u64_at};
-use super::segment::{FORMAT_VERSION, open_sector, seal_sector};
+use super::segment::{FORMAT_VERSION, HeaderFault, open_sector, seal_sector};
 use super::store;
 
 /// Name of the floor file.
@@ -50,19 +50,21 @@ impl Floor {
         slot
     }
 
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let slot = open_sector(bytes, FLOOR_MAGIC).ok()?;
-        let clean = u32_at(slot, 12)? & FLAG_CLEAN != 0;
-        Some(Self {
-            store: array_at(slot, 16)?,
-            generation: u64_at(slot, 32)?,
-            seq: u64_at(slot, 40)?,
-            segment: u64_at(slot, 48)?,
-            clean_end: if clean { Some(u64_at(slot, 56)?) } else { None },
+    fn decode(bytes: &[u8]) -> Result<Self, HeaderFault> {
+        let slot = open_sector(bytes, FLOOR_MAGIC)?;
+        let number = |at| u64_at(slot, at).unwrap_or_default();
+        let clean = u32_at(slot, 12).unwrap_or_default() & FLAG_CLEAN != 0;
+        Ok(Self {
+            store: array_at(slot, 16).unwrap_or_default(),
+            generation: number(32),
+            seq: number(40),
+            segment: number(48),
+            clean_end: clean.then(|| number(56)),
         })
     }
 
-    /// Reads the floor file; `None` when it is absent or no slot of it is whole.
+    /// Reads the floor file; `None` when it is absent or no slot of it is whole. A slot of a format
+    /// that this reader does not know is refused: what it says must not be passed over.
     pub(super) fn read(disk: &impl Disk) -> Result<Option<Self>, JournalError> {
         let io = |source| JournalError::io("read", FLOOR_FILE, source);
         let file = match disk.open_read(FLOOR_FILE) {
@@ -74,8 +76,16 @@ impl Floor {
         for offset in SLOT_OFFSETS {
             let mut bytes = [0; SECTOR_BYTES];
             let count = read_full_at(&file, offset, &mut bytes).map_err(io)?;
-            let slot = bytes.get(..count).and_then(Self::decode);
-            newest = newest.into_iter().chain(slot).max_by_key(|floor| floor.generation);
+            match Self::decode(bytes.get(..count).unwrap_or_default()) {
+                Ok(slot) => {
+                    newest = newest.into_iter().chain([slot]).max_by_key(|floor| floor.generation);
+                }
+                Err(HeaderFault::Newer { version, needs }) => {
+                    let file = FLOOR_FILE.to_owned();
+                    return Err(JournalError::Newer { file, version, needs });
+                }
+                Err(_not_whole) => {}
+            }
         }
         Ok(newest)
     }

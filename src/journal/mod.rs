@@ -24,6 +24,7 @@ pub mod store;
 
 mod active;
 mod compact;
+mod follow;
 mod plan;
 mod recover;
 mod reserve;
@@ -33,14 +34,15 @@ mod writer;
 
 pub use disk::{Disk, DiskFile};
 pub use error::{Damage, JournalError};
+pub use follow::Follow;
 pub use frame::{Batch, Record};
 pub use lock::DirLock;
 pub use real::RealDisk;
-pub use recover::{Recovery, SKIP, SnapshotUsed, replay};
+pub use recover::{Recovery, SKIP, SnapshotUsed, newest_header, replay};
 pub use reserve::RESERVE_FILE;
 pub use scan::{FrameAt, Place, Report, TailClass, Visitor, salvage, scan};
 pub use segment::Header;
-pub use snapshot::{SnapshotDone, SnapshotFile, SnapshotWriter, read_snapshot};
+pub use snapshot::{SnapshotDone, SnapshotFile, SnapshotLength, SnapshotWriter, read_snapshot};
 pub use writer::{Journal, Room, Stats};
 
 use std::time::Duration;

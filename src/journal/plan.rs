@@ -9,6 +9,7 @@ use super::segment::{
     FileKind, Header, HeaderFault, parse_segment_name, parse_snapshot_name, segment_path,
     snapshot_path,
 };
+use super::snapshot;
 use super::store::{self, JOURNAL_DIR, QUARANTINE_DIR, SNAPSHOT_DIR, STORE_FILE, StoreFile};
 use super::walk::{SEGMENT_FILE_BYTES_MAX, Walk};
 use crate::defect::Defect;
@@ -80,7 +81,10 @@ impl Plan {
     fn list_snapshots(&mut self, disk: &impl Disk) -> Result<(), JournalError> {
         for name in store::list(disk, SNAPSHOT_DIR)? {
             match parse_snapshot_name(&name) {
-                Some(seq) => self.snapshots.push(seq),
+                Some(seq) => {
+                    snapshot::check_format(disk, seq)?;
+                    self.snapshots.push(seq);
+                }
                 None => self.stray(SNAPSHOT_DIR, &name),
             }
         }

@@ -44,7 +44,8 @@ pub struct Recovery {
     pub previous_boot_id: Option<[u8; 16]>,
     /// The last writer closed the journal.
     pub clean_close: bool,
-    /// Sequence numbers skip ahead, for some that were handed out may be lost.
+    /// Sequence numbers skip ahead, for some that were handed out may be lost; said by every start
+    /// until something is committed.
     pub skipped_ahead: bool,
     /// Remarks for the operator.
     pub notes: Vec<String>,
@@ -84,6 +85,11 @@ pub fn replay(
         ..Report::default()
     };
     Ok((found.recovery, report))
+}
+
+/// The header of the newest segment, which says who wrote last; `None` where there is none yet.
+pub fn newest_header(disk: &impl Disk) -> Result<Option<Header>, JournalError> {
+    Ok(read_plan(disk)?.segments.last().map(|last| last.header))
 }
 
 /// What was read, and how much of it the replay took.
@@ -214,7 +220,8 @@ pub(super) fn open<D: Disk>(
     reserve.help(&disk, |disk| prepare(disk, &plan))?;
     found.recovery.tail = reserve.help(&disk, |disk| quarantine(disk, &plan, &end.tail))?;
     let skip = must_skip(&plan, &end);
-    let begun = Begun { options, host, store, skip };
+    let told = !skip && !is_skip_untold(&plan, &end);
+    let begun = Begun { options, host, store, skip, told };
     let make = |disk: &D| begin_segment(disk, &plan, &end, begun, &mut salts);
     let active = reserve.help(&disk, make)?;
     let next_seq = active.header.resume_seq;
@@ -227,7 +234,7 @@ pub(super) fn open<D: Disk>(
     }
     reserve.ensure(&disk)?;
     found.recovery.created = plan.is_fresh();
-    found.recovery.skipped_ahead = skip;
+    found.recovery.skipped_ahead = !told;
     let kept = kept(&plan, &found.recovery, active.header.first_seq);
     let journal = Journal {
         disk,
@@ -340,12 +347,22 @@ fn must_skip(plan: &Plan, end: &End) -> bool {
     (suspicious || (weak && !end.clean_close)) && !Defect::NoSkipAhead.is_on()
 }
 
+/// Whether the sequence skipped before and no record was written since: whoever must know of the
+/// skip may not have learnt of it yet, so each start says it again until something is committed.
+fn is_skip_untold(plan: &Plan, end: &End) -> bool {
+    plan.segments.last().is_some_and(|last| {
+        last.header.has(FLAG_SKIPPED_AHEAD) && last.header.resume_seq == end.next_seq
+    })
+}
+
 #[derive(Clone, Copy)]
 struct Begun {
     options: Options,
     host: Host,
     store: [u8; 16],
     skip: bool,
+    /// No skip is left to be told of.
+    told: bool,
 }
 
 /// Begins the segment that this process will write, with what is not proven durable copied into it.
@@ -356,7 +373,7 @@ fn begin_segment<D: Disk>(
     begun: Begun,
     salts: &mut Salts,
 ) -> Result<Active<D::File>, JournalError> {
-    let Begun { options, host, store, skip } = begun;
+    let Begun { options, host, store, skip, told } = begun;
     let last = plan.segments.last();
     if Defect::AppendToDirtyTail.is_on()
         && let Some(last) = last
@@ -387,7 +404,7 @@ fn begin_segment<D: Disk>(
         machine_id: host.machine_id,
         boot_id: host.boot_id,
         previous,
-        flags: weak_flag(options) | if skip { FLAG_SKIPPED_AHEAD } else { 0 },
+        flags: weak_flag(options) | if told { 0 } else { FLAG_SKIPPED_AHEAD },
         copied_end: HEADER_BYTES + copies.bytes.len() as u64,
         resume_seq,
     };

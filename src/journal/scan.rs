@@ -5,7 +5,7 @@
 use super::disk::Disk;
 use super::error::{Damage, JournalError};
 use super::floor::Floor;
-use super::frame::{self, FrameFault, Record, Records};
+use super::frame::{self, FrameFault, FrameHead, Record, Records};
 use super::plan::{Plan, Segment};
 use super::segment::{FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header};
 use super::snapshot::{self, SnapshotFile};
@@ -423,40 +423,47 @@ fn step<F: super::disk::DiskFile>(
     let file = walk.file.clone();
     let copied_end = walk.header.copied_end;
     match walk.step()? {
-        Ok(frame) => show(&file, copied_end, &frame, visitor).map(Ok),
+        Ok(Frame { offset, head, body }) => {
+            show((&file, copied_end, offset), (head, body), 0, visitor).map(Ok)
+        }
         Err(fault) => Ok(Err(fault)),
     }
 }
 
-fn show(
-    file: &str,
-    copied_end: u64,
-    frame: &Frame<'_>,
+/// Shows the visitor a whole frame at a place (file, end of the copies in it, offset), and its
+/// records from sequence `from` on; a frame that ends before is not shown at all.
+pub(super) fn show(
+    (file, copied_end, at): (&str, u64, u64),
+    (head, body): (FrameHead, &[u8]),
+    from: u64,
     visitor: &mut impl Visitor,
 ) -> Result<(), JournalError> {
-    let head = frame.head;
+    if head.next_seq() <= from {
+        return Ok(());
+    }
     let refused =
         |offset, seq, text| JournalError::Refused { file: file.to_owned(), offset, seq, text };
-    let at = FrameAt {
+    let frame = FrameAt {
         file,
-        offset: frame.offset,
+        offset: at,
         first_seq: head.first_seq,
         count: head.count,
         body_bytes: head.body_len as u64,
         synced: head.has(frame::FLAG_SYNCED),
         skipped: head.has(frame::FLAG_SKIPPED),
-        copied: frame.offset < copied_end,
+        copied: at < copied_end,
     };
-    visitor.frame(&at).map_err(|text| refused(frame.offset, head.first_seq, text))?;
-    for (seq, at, record) in Records::new(head, frame.body) {
-        let offset = frame.offset.saturating_add(at);
+    visitor.frame(&frame).map_err(|text| refused(at, head.first_seq, text))?;
+    let records = Records::new(head, body).filter(|(seq, ..)| from <= *seq);
+    for (seq, behind, record) in records {
+        let offset = at.saturating_add(behind);
         let place = Place { file, offset, seq };
         visitor.record(place, record).map_err(|text| refused(offset, seq, text))?;
     }
     Ok(())
 }
 
-fn damage<D: Disk>(
+pub(super) fn damage<D: Disk>(
     disk: &D,
     walk: &Walk<D::File>,
     (what, seq): (String, u64),
@@ -493,8 +500,8 @@ fn salvage_file(
     let Ok(mut walk) = Walk::open(file, path, FileKind::Segment)? else { return Ok(()) };
     visitor.segment(path, &walk.header.clone()).map_err(|text| refused(path, text))?;
     let copied_end = walk.header.copied_end;
-    while let Some(frame) = walk.next_whole()? {
-        show(path, copied_end, &frame, visitor)?;
+    while let Some(Frame { offset, head, body }) = walk.next_whole()? {
+        show((path, copied_end, offset), (head, body), 0, visitor)?;
     }
     Ok(())
 }

@@ -255,6 +255,14 @@ pub fn parse_segment_name(name: &str) -> Option<(u64, u64)> {
     Some((digits(number, 10)?, digits(seq, 20)?))
 }
 
+/// A byte of a file as `midwatch-journal inspect --at` takes it: `SEGMENT:BYTE`.
+pub fn place(file: &str, offset: u64) -> String {
+    match parse_segment_name(file.rsplit('/').next().unwrap_or(file)) {
+        Some((number, _)) => format!("{number}:{offset}"),
+        None => format!("{offset}"),
+    }
+}
+
 /// Path of a snapshot: `snapshots/<sequence, 20 digits>.snapshot`.
 pub fn snapshot_path(seq: u64) -> String {
     format!("snapshots/{seq:020}.snapshot")

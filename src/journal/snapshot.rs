@@ -95,6 +95,11 @@ fn verify_at(
     Ok(found)
 }
 
+/// Refuses a snapshot of a format that this reader does not know, whatever else is wrong with it.
+pub(super) fn check_format(disk: &impl Disk, seq: u64) -> Result<(), JournalError> {
+    open(disk, &snapshot_path(seq)).map(drop)
+}
+
 fn open<D: Disk>(disk: &D, path: &str) -> Result<Result<Walk<D::File>, HeaderFault>, JournalError> {
     let file = disk.open_read(path).map_err(|source| JournalError::io("open", path, source))?;
     match Walk::open(file, path, FileKind::Snapshot)? {
@@ -137,6 +142,46 @@ pub(super) fn take_records(
         })?;
     }
     Ok(())
+}
+
+/// How long a snapshot would be, without writing it.
+#[derive(Debug)]
+pub struct SnapshotLength {
+    alignment: u32,
+    /// Bytes of the frames that are full.
+    bytes: u64,
+    /// Bytes of the records of the frame at hand.
+    body: usize,
+}
+
+impl SnapshotLength {
+    /// A snapshot with frames of this alignment.
+    pub fn new(alignment: u32) -> Self {
+        Self { alignment, bytes: HEADER_BYTES, body: 0 }
+    }
+
+    /// Counts a record, as [`SnapshotWriter::push`] would write it.
+    pub fn add(&mut self, body_len: usize) {
+        let record = body_len + frame::RECORD_HEADER_BYTES;
+        if self.body != 0 && frame::BATCH_BYTES_MAX < self.body + record {
+            self.end_frame();
+        }
+        self.body += record;
+    }
+
+    fn end_frame(&mut self) {
+        self.bytes += frame::padded(self.body, self.alignment) as u64;
+        self.body = 0;
+    }
+
+    /// The length, with the frame that ends it.
+    pub fn finish(mut self) -> u64 {
+        if self.body != 0 {
+            self.end_frame();
+        }
+        self.end_frame();
+        self.bytes
+    }
 }
 
 /// Writes one snapshot; may be sent to a thread of its own. Dropped before

@@ -83,7 +83,7 @@ pub(super) fn remove_if_there(disk: &impl Disk, path: &str) -> Result<(), Journa
 }
 
 /// The names in a directory; an absent directory has none.
-pub(super) fn list(disk: &impl Disk, dir: &str) -> Result<Vec<String>, JournalError> {
+pub fn list(disk: &impl Disk, dir: &str) -> Result<Vec<String>, JournalError> {
     match disk.list(dir) {
         Ok(names) => Ok(names),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -231,6 +231,19 @@ impl<F: DiskFile> Walk<F> {
         self.window.refresh().map_err(|source| self.io(source))
     }
 
+    /// Whether anything but zeros stands where the next frame is due; cheap, for who asks often.
+    pub(super) fn is_begun(&self) -> Result<bool, JournalError> {
+        let mut magic = [0; 4];
+        let read = read_full_at(&self.window.file, self.offset, &mut magic);
+        read.map_err(|source| self.io(source))?;
+        Ok(magic != [0; 4])
+    }
+
+    /// Makes what the file holds durable, whoever wrote it.
+    pub(super) fn sync(&mut self) -> Result<(), JournalError> {
+        self.window.file.sync().map_err(|source| JournalError::sync(&self.file, source))
+    }
+
     /// The next whole frame at or behind the current place, whatever lies between.
     pub(super) fn next_whole(&mut self) -> Result<Option<Frame<'_>>, JournalError> {
         while self.offset < self.len() {

@@ -173,8 +173,10 @@ impl<D: Disk> Journal<D> {
     }
 
     /// Seals the segment and begins the next. What the new header names was synced before.
-    fn rotate(&mut self) -> Result<(), JournalError> {
+    pub(super) fn rotate(&mut self) -> Result<(), JournalError> {
         self.sync_if_dirty()?;
+        let none_since = self.active.offset == self.active.header.copied_end;
+        let untold = if none_since { self.active.header.flags & FLAG_SKIPPED_AHEAD } else { 0 };
         let number = self.active.header.number + 1;
         let header = Header {
             alignment: self.options.alignment,
@@ -190,7 +192,7 @@ impl<D: Disk> Journal<D> {
                 next_seq: self.next_seq,
                 checksum: self.active.checksum,
             },
-            flags: weak_flag(self.options),
+            flags: weak_flag(self.options) | untold,
             copied_end: HEADER_BYTES,
             resume_seq: self.next_seq,
         };

@@ -38,3 +38,4 @@ mod workers;
 
 pub use rules::{EXEC, journal_options, rules_from};
 pub use run::{ServerError, ServerOptions, run};
+pub use views::{history_view, task_view, worker_view};

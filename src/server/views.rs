@@ -104,6 +104,22 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
     }
 }
 
+/// A task whole, for who reads it from the files: `now` is the moment of the state.
+pub fn task_view(of: &Task, now: Moment) -> TaskView {
+    task(of, now).finish()
+}
+
+/// The life of a task whole, as [`task_view`].
+pub fn history_view(of: &Task, now: Moment) -> History {
+    let (sketch, history) = history(of, now);
+    History { task: sketch.finish(), ..history }
+}
+
+/// A worker, as [`task_view`]; for how long it had been silent is in no file.
+pub fn worker_view(state: &State, of: &Worker) -> WorkerView {
+    worker(state, of, Millis(0))
+}
+
 /// The life of a task, its own view still a sketch.
 pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
     let life = of.life.as_deref();

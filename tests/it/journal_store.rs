@@ -5,7 +5,7 @@ use midwatch::engine::dump::{kept_json, record_json};
 use midwatch::engine::{
     Engine, Input, Output, Rebuild, Rebuilding, Start, Ticket, codec, write_snapshot,
 };
-use midwatch::engine::{for_each_record, hex};
+use midwatch::engine::{digest, for_each_record, hex};
 use midwatch::journal::segment::HEADER_BYTES;
 use midwatch::journal::{FrameAt, Host, Options, Place, RealDisk, Record, Visitor};
 use midwatch::journal::{replay, salvage, scan};
@@ -31,6 +31,7 @@ pub(crate) struct Bench {
     tickets: u64,
     /// Snapshots are taken as soon as they are due.
     snapshots: bool,
+    pub(crate) options: Options,
 }
 
 impl Bench {
@@ -47,8 +48,9 @@ impl Bench {
             dice: 7,
         };
         let dir = tempfile::tempdir().unwrap();
-        let mut bench =
-            Self { dir, engine: None, now, starts: 0, tickets: 0, snapshots: after != u64::MAX };
+        let options = Options { segment_size: 8 << 10, reserve: 16 << 10, ..Options::default() };
+        let snapshots = after != u64::MAX;
+        let mut bench = Self { dir, engine: None, now, starts: 0, tickets: 0, snapshots, options };
         bench.start();
         if let Some(engine) = &mut bench.engine {
             engine.set_snapshot_after(after);
@@ -64,9 +66,9 @@ impl Bench {
     pub(crate) fn start(&mut self) {
         self.starts += 1;
         let host = Host { machine_id: [1; 16], boot_id: [2; 16], random: self.starts };
-        let options = Options { segment_size: 8 << 10, reserve: 16 << 10, ..Options::default() };
         let disk = RealDisk::open(self.dir.path()).unwrap();
-        let (mut engine, recovery) = Engine::open(disk, options, host, Rules::default()).unwrap();
+        let (mut engine, recovery) =
+            Engine::open(disk, self.options, host, Rules::default()).unwrap();
         let start = Start {
             version: "0.1.0".into(),
             boot_id: "b0".into(),
@@ -76,6 +78,16 @@ impl Bench {
         };
         engine.start(start, self.now).unwrap();
         self.engine = Some(engine);
+    }
+
+    /// The digest of the engine's state.
+    pub(crate) fn digest(&self) -> String {
+        digest(&self.engine.as_ref().unwrap().state().image())
+    }
+
+    /// The sequence of the last record.
+    pub(crate) fn last_seq(&self) -> u64 {
+        self.engine.as_ref().unwrap().journal().next_seq() - 1
     }
 
     /// The process is gone without a word.
@@ -92,6 +104,11 @@ impl Bench {
         self.now.wall = self.now.wall.after(span);
         self.now.life = self.now.life.after(span);
         self.now.service = self.now.service.after(span);
+    }
+
+    /// Somebody sets the clock on the wall back.
+    pub(crate) fn step_back(&mut self, span: Millis) {
+        self.now.wall = Timestamp(self.now.wall.0 - span.0);
     }
 
     /// One turn with these inputs; whatever it answers.

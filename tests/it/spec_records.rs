@@ -65,9 +65,9 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 /// One key of a map: its name, its type, and whether it may be absent.
-type Keys = BTreeMap<u32, (String, String, bool)>;
+pub(crate) type Keys = BTreeMap<u32, (String, String, bool)>;
 
-fn page(name: &str) -> String {
+pub(crate) fn page(name: &str) -> String {
     fs::read_to_string(format!("spec/{name}")).unwrap()
 }
 
@@ -102,7 +102,7 @@ fn sections(text: &str) -> BTreeMap<String, (Option<u16>, String)> {
     found
 }
 
-fn documented() -> BTreeMap<String, Keys> {
+pub(crate) fn documented() -> BTreeMap<String, Keys> {
     let keys = |text: &str| -> Keys {
         let key = |row: Vec<String>| {
             let [key, name, kind, what, absent] = row.try_into().unwrap();

@@ -105,6 +105,8 @@ const CRATES: &[(&str, &[&str])] = &[
         "cli",
         &[
             "clap",
+            "clap_complete",
+            "clap_mangen",
             "rustix",
             "serde",
             "serde_json",

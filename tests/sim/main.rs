@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod compaction;
 mod disk;
 mod engine_damage;
 mod explore;
@@ -18,8 +19,8 @@ mod journal_crash;
 mod journal_faults;
 mod ledger;
 mod model;
-mod reference;
-mod reference_engine;
+mod model_engine;
+mod orders;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

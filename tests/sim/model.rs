@@ -1,301 +1,438 @@
-//! The rules against everything that can happen, in every order: a model checker walks the real
-//! `decide` and `apply` with executors that stall and come back, die and leave processes behind,
-//! engines and hosts that end at any moment, and answers that are lost.
+//! What midwatch promises, told once more and as plainly as possible: an ordered map of tasks.
+//!
+//! It has no journal, no index and no clock, and knows nothing of the kernel: statuses are words,
+//! a lease is five numbers. Where the two differ one of them is wrong.
 
-mod world;
+use std::collections::{BTreeMap, BTreeSet};
 
-use midwatch::kernel::ids::{Fence, TaskId};
-use midwatch::kernel::status::{Outcome, Status};
-use midwatch::kernel::task::Task;
-use midwatch::kernel::verdict::Verb;
-use stateright::{Checker, Model, Property};
-use std::time::Instant;
-use world::{Bounds, Heard, Phase, World};
+/// Spans and limits of the game, all in milliseconds.
+pub(crate) const HEARTBEAT: u64 = 1_000;
+pub(crate) const SUSPECT_AFTER: u64 = 3_000;
+pub(crate) const OFFLINE_AFTER: u64 = 9_000;
+pub(crate) const ROLLING: u64 = 20_000;
+pub(crate) const GRACES: u64 = 1_000;
+pub(crate) const LOSSES_MAX: u32 = 3;
+pub(crate) const WAITS: [u64; 3] = [300, 900, 2_000];
 
-/// One thing that can happen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
-    Register(usize),
-    Lease(usize, Heard),
-    Run(usize, usize),
-    Heartbeat(usize, Heard),
-    Checkpoint(usize, usize),
-    Exit(usize, usize),
-    End(usize, usize, Outcome, Heard),
-    Die(usize),
-    Buried(usize),
-    Respawn(usize),
-    Silent(usize),
-    Tick,
-    Ripen,
-    Sweep(TaskId, Fence),
-    Expire(TaskId, Fence),
-    Act(TaskId, Verb),
-    Crash,
-    Reboot,
+const ENDED: [&str; 4] = ["SUCCESS", "FAILED", "DEAD", "CANCELLED"];
+
+/// What a client wants done.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Wish {
+    pub(crate) kind: &'static str,
+    pub(crate) payload: String,
+    pub(crate) key: Option<String>,
+    pub(crate) priority: i32,
+    pub(crate) max_retry: u32,
+    pub(crate) timeout: Option<u64>,
+    pub(crate) at: Option<u64>,
+    pub(crate) delay: Option<u64>,
 }
 
-/// What may happen, and whether all that is interesting must happen somewhere.
-struct Host(Bounds, bool);
-
-/// With and without the answer getting lost.
-fn heard(left: Bounds) -> &'static [Heard] {
-    if left.crashes == 0 { &[Heard::Yes] } else { &[Heard::Yes, Heard::No] }
+/// The right of a worker to run a task.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) token: u64,
+    pub(crate) worker: u64,
+    pub(crate) secret: u8,
+    ends: u64,
+    started: bool,
 }
 
-impl Host {
-    fn of_executor(world: &World, one: usize, steps: &mut Vec<Step>) {
-        let executor = &world.executors[one];
-        let left = world.left;
-        if !executor.alive {
-            match executor.id {
-                Some(_) => steps.push(Step::Buried(one)),
-                None => steps.push(Step::Respawn(one)),
+#[derive(Clone, Debug, Default)]
+struct Task {
+    wish: Wish,
+    status: &'static str,
+    due: u64,
+    failures: u32,
+    losses: u32,
+    checkpoint: Option<String>,
+    stop: Option<u8>,
+    hold: Option<Hold>,
+    /// Token, secret, and what was answered to its end.
+    told: Vec<(u64, u8, Option<&'static str>)>,
+}
+
+#[derive(Clone, Debug)]
+struct Worker {
+    kinds: Vec<&'static str>,
+    slots: usize,
+    heard: u64,
+    /// 0 alive, 1 suspect, 2 offline.
+    silence: u8,
+}
+
+/// How an attempt ends, as its worker tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Success,
+    Fatal,
+    Retryable,
+    TimedOut,
+    Obeyed,
+    Released,
+}
+
+/// The whole of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Model {
+    pub(crate) wall: u64,
+    pub(crate) life: u64,
+    pub(crate) service: u64,
+    tasks: BTreeMap<u64, Task>,
+    workers: BTreeMap<u64, Worker>,
+    last_token: u64,
+    /// Leases whose sweep was asked for.
+    swept: BTreeSet<(u64, u64)>,
+}
+
+impl Model {
+    pub(crate) fn task_ids(&self) -> Vec<u64> {
+        self.tasks.keys().copied().collect()
+    }
+
+    pub(crate) fn worker_ids(&self) -> Vec<u64> {
+        self.workers.keys().copied().collect()
+    }
+
+    /// Every lease there is, with its task.
+    pub(crate) fn holds(&self) -> Vec<(u64, Hold)> {
+        let held = self.tasks.iter().filter_map(|(id, task)| Some((*id, task.hold.clone()?)));
+        held.collect()
+    }
+
+    /// One line for each task.
+    pub(crate) fn view(&self) -> Vec<String> {
+        let line = |(id, task): (&u64, &Task)| {
+            let Task { wish, status, due, failures, losses, checkpoint, hold, .. } = task;
+            let (key, payload) = (&wish.key, &wish.payload);
+            let hold = hold.as_ref().map(|hold| (hold.token, hold.worker, hold.ends));
+            let due = ["PENDING", "RETRYING"].contains(status).then_some(due);
+            format!(
+                "{id} {status} {payload} {key:?} {failures} {losses} {due:?} {checkpoint:?} {hold:?}"
+            )
+        };
+        self.tasks.iter().map(line).collect()
+    }
+
+    pub(crate) fn submit(&mut self, wish: &Wish) -> String {
+        let same_key = |task: &&Task| wish.key.is_some() && task.wish.key == wish.key;
+        if let Some((id, old)) = self.tasks.iter().find(|(_, task)| same_key(task)) {
+            let same = old.wish.kind == wish.kind && old.wish.payload == wish.payload;
+            return if same { format!("task {id} existed") } else { format!("conflict {id}") };
+        }
+        let id = self.add(wish.clone(), None);
+        format!("task {id} new")
+    }
+
+    fn add(&mut self, wish: Wish, checkpoint: Option<String>) -> u64 {
+        let id = self.tasks.last_key_value().map_or(1, |(last, _)| last + 1);
+        let ahead = wish.at.map(|at| at.saturating_sub(self.wall)).or(wish.delay);
+        let due = self.life + ahead.unwrap_or(0);
+        let task = Task { wish, due, checkpoint, status: "PENDING", ..Task::default() };
+        self.tasks.insert(id, task);
+        id
+    }
+
+    pub(crate) fn act(&mut self, id: u64, verb: &str, max_retry: Option<u32>) -> String {
+        let life = self.life;
+        let Some(task) = self.tasks.get_mut(&id) else { return "no task".into() };
+        let waits = ["PENDING", "RETRYING"].contains(&task.status);
+        let leased = ["RUNNING", "LOST"].contains(&task.status);
+        let changed = match verb {
+            "cancel" if waits || task.status == "PAUSED" => task.turn("CANCELLED"),
+            "cancel" if task.status == "CANCELLED" => false,
+            "pause" if waits => task.turn("PAUSED"),
+            "pause" if task.status == "PAUSED" => false,
+            "resume" if task.status == "PAUSED" => {
+                task.due = life;
+                task.turn("PENDING")
             }
+            "run-now" if waits => {
+                let changed = life < task.due || task.wish.at.is_some();
+                task.due = task.due.min(life);
+                task.wish.at = None;
+                changed
+            }
+            "cancel" if leased => task.ask_stop(0, max_retry),
+            "pause" if leased => task.ask_stop(1, max_retry),
+            "reset" if leased => task.ask_stop(2, max_retry),
+            "retry" if ENDED.contains(&task.status) => {
+                let wish = Wish { key: None, at: None, delay: None, ..task.wish.clone() };
+                let checkpoint = task.checkpoint.clone();
+                let new = self.add(wish, checkpoint);
+                return format!("task {new} changed");
+            }
+            _ => return "wrong status".into(),
+        };
+        format!("task {id} {}", if changed { "changed" } else { "unchanged" })
+    }
+
+    pub(crate) fn register(&mut self, id: u64, kinds: &[&'static str], slots: usize) {
+        let (kinds, heard) = (kinds.to_vec(), self.service);
+        let last = self.workers.last_key_value().map_or(0, |(last, _)| *last);
+        assert!(last < id, "worker {id} after {last}");
+        self.workers.insert(id, Worker { kinds, slots, heard, silence: 0 });
+    }
+
+    fn hear(&mut self, worker: u64) -> bool {
+        let Some(worker) = self.workers.get_mut(&worker) else { return false };
+        worker.heard = self.service;
+        true
+    }
+
+    fn wake(&mut self, worker: u64) -> bool {
+        if let Some(worker) = self.workers.get_mut(&worker) {
+            worker.silence = 0;
+        }
+        self.hear(worker)
+    }
+
+    fn held_by(&self, worker: u64) -> Vec<u64> {
+        let held = self.holds().into_iter().filter(|(_, hold)| hold.worker == worker);
+        held.map(|(id, _)| id).collect()
+    }
+
+    /// The tasks that a worker with so many secrets gets, best first.
+    pub(crate) fn lease(&mut self, id: u64, secrets: usize) -> String {
+        if !self.wake(id) {
+            return "no worker".into();
+        }
+        let worker = &self.workers[&id];
+        let free = worker.slots.saturating_sub(self.held_by(id).len()).min(secrets);
+        let due = |task: &Task| match task.wish.at {
+            Some(at) => at <= self.wall,
+            None => task.due <= self.life,
+        };
+        let ready = self.tasks.iter().filter(|(_, task)| {
+            let waits = ["PENDING", "RETRYING"].contains(&task.status);
+            waits && worker.kinds.contains(&task.wish.kind) && due(task)
+        });
+        let mut ready: Vec<_> =
+            ready.map(|(id, task)| (task.wish.priority, task.due, *id)).collect();
+        ready.sort_unstable();
+        let got: Vec<u64> = ready.into_iter().take(free).map(|(_, _, id)| id).collect();
+        format!("leased {got:?}")
+    }
+
+    /// The leases that were given; each token is higher than any before.
+    pub(crate) fn leased(&mut self, worker: u64, leases: &[(u64, u64, u8)]) {
+        let ends = self.service + 2 * HEARTBEAT;
+        for &(id, token, secret) in leases {
+            assert!(self.last_token < token, "token {token} after {}", self.last_token);
+            self.last_token = token;
+            let task = self.tasks.get_mut(&id).unwrap();
+            task.turn("RUNNING");
+            task.wish.at = None;
+            task.hold = Some(Hold { token, worker, secret, ends, started: false });
+            task.told.push((token, secret, None));
+        }
+    }
+
+    /// Whether the lease is the speaker's and not over; a lost task is taken up again.
+    fn valid(&mut self, id: u64, worker: u64, token: u64, secret: u8) -> bool {
+        self.hear(worker);
+        let Some(task) = self.tasks.get_mut(&id) else { return false };
+        let valid = task.hold.as_ref().is_some_and(|hold| {
+            (hold.worker, hold.token, hold.secret) == (worker, token, secret)
+                && self.service < hold.ends
+        });
+        if valid && task.status == "LOST" {
+            task.turn("RUNNING");
+        }
+        valid
+    }
+
+    pub(crate) fn heartbeat(&mut self, worker: u64, holds: &[(u64, u64, u8, bool)]) -> String {
+        if !self.wake(worker) {
+            return "no worker".into();
+        }
+        let mut stale = Vec::new();
+        for &(id, token, secret, started) in holds {
+            if !self.valid(id, worker, token, secret) {
+                stale.push((id, token));
+                continue;
+            }
+            let task = self.tasks.get_mut(&id).unwrap();
+            let timeout = task.wish.timeout;
+            let hold = task.hold.as_mut().unwrap();
+            let run = timeout.map_or(ROLLING, |t| (2 * t).max(t + GRACES + 2 * HEARTBEAT));
+            let more = match (hold.started, started) {
+                (false, true) => run,
+                (false, false) => 2 * HEARTBEAT,
+                (true, _) if timeout.is_none() => run,
+                (true, _) => 0,
+            };
+            hold.started |= started;
+            hold.ends = hold.ends.max(self.service + more);
+        }
+        format!("stale {stale:?}")
+    }
+
+    pub(crate) fn checkpoint(
+        &mut self,
+        (id, worker, token, secret): (u64, u64, u64, u8),
+        data: &str,
+    ) -> String {
+        if !self.valid(id, worker, token, secret) {
+            return "refused".into();
+        }
+        self.tasks.get_mut(&id).unwrap().checkpoint = Some(data.to_owned());
+        "checkpointed".into()
+    }
+
+    pub(crate) fn end(
+        &mut self,
+        (id, worker, token, secret): (u64, u64, u64, u8),
+        way: Way,
+    ) -> String {
+        if !self.valid(id, worker, token, secret) {
+            let told = self.tasks.get(&id).map(|task| task.told.as_slice()).unwrap_or_default();
+            let before = told.iter().find(|(t, s, _)| (*t, *s) == (token, secret));
+            return match before {
+                Some((.., Some(answer))) => format!("ended {answer}"),
+                _ => "refused".into(),
+            };
+        }
+        let life = self.life;
+        let task = self.tasks.get_mut(&id).unwrap();
+        let status = match (way, task.stop) {
+            (Way::Success, _) => "SUCCESS",
+            (Way::Fatal, _) => "FAILED",
+            (_, Some(stop)) => obeyed(stop),
+            (Way::Retryable | Way::TimedOut, None) => "RETRYING",
+            (Way::Obeyed | Way::Released, None) => "PENDING",
+        };
+        let status = task.attempt_over(status, life);
+        task.told.last_mut().unwrap().2 = Some(status);
+        format!("ended {status}")
+    }
+
+    /// What the passing of time brings: sweeps to ask for, workers that fall silent.
+    pub(crate) fn time(&mut self) -> BTreeSet<(u64, u64)> {
+        let over = self.holds().into_iter().filter(|(_, hold)| hold.ends <= self.service);
+        let asked: BTreeSet<_> = over.map(|(id, hold)| (id, hold.token)).collect();
+        let asked: BTreeSet<_> = asked.difference(&self.swept).copied().collect();
+        self.swept.extend(&asked);
+        for id in self.worker_ids() {
+            let worker = self.workers.get_mut(&id).unwrap();
+            let silent = self.service - worker.heard;
+            match worker.silence {
+                0 if SUSPECT_AFTER <= silent => worker.silence = 1,
+                1 if OFFLINE_AFTER <= silent => {
+                    worker.silence = 2;
+                    self.lose(id);
+                }
+                _ => {}
+            }
+        }
+        asked
+    }
+
+    fn lose(&mut self, worker: u64) {
+        for id in self.held_by(worker) {
+            self.tasks.get_mut(&id).unwrap().turn("LOST");
+        }
+    }
+
+    /// A worker is known to be gone.
+    pub(crate) fn dead(&mut self, worker: u64) {
+        self.lose(worker);
+        for id in self.held_by(worker) {
+            self.tasks.get_mut(&id).unwrap().hold.as_mut().unwrap().ends = 0;
+        }
+        self.workers.remove(&worker);
+    }
+
+    /// Whatever ran under a lease that is over is dead.
+    pub(crate) fn swept(&mut self, id: u64, token: u64, ran: bool) {
+        self.swept.remove(&(id, token));
+        let life = self.life;
+        let task = self.tasks.get_mut(&id).unwrap();
+        assert_eq!(task.hold.as_ref().unwrap().token, token);
+        if task.status != "LOST" {
+            let status = match task.stop {
+                Some(stop) => obeyed(stop),
+                None if ran => "RETRYING",
+                None => "PENDING",
+            };
+            let known = task.stop.is_some() || !ran;
+            let status = task.attempt_over(status, life);
+            // Whoever tells its end all the same learns what became of it, unless it is called
+            // lost.
+            task.told.last_mut().unwrap().2 = Some(status).filter(|_| known);
             return;
         }
-        if executor.id.is_none() {
-            steps.push(Step::Register(one));
-        } else {
-            let waiting = world.state.ready("job").next().is_some();
-            if 0 < left.leases && executor.beliefs.is_empty() && waiting {
-                steps.extend(heard(left).iter().map(|heard| Step::Lease(one, *heard)));
-            }
-            if 0 < left.words && !executor.beliefs.is_empty() {
-                steps.extend(heard(left).iter().map(|heard| Step::Heartbeat(one, *heard)));
-            }
-            if 0 < left.silences && !executor.beliefs.is_empty() {
-                steps.push(Step::Silent(one));
-            }
+        task.losses += 1;
+        let stop = task.stop;
+        let status = match stop {
+            Some(0 | 1) => obeyed(stop.unwrap()),
+            _ if LOSSES_MAX < task.losses => "DEAD",
+            _ => "PENDING",
+        };
+        task.attempt_over(status, life);
+        if status == "PENDING" && stop.is_none() && 1 < task.losses {
+            task.due = life + wait(task.losses - 1);
         }
-        if 0 < left.deaths && (executor.id.is_some() || !executor.beliefs.is_empty()) {
-            steps.push(Step::Die(one));
-        }
-        for (place, belief) in executor.beliefs.iter().enumerate() {
-            match belief.phase {
-                Phase::Held => {
-                    steps.push(Step::Run(one, place));
-                    steps.push(Step::End(one, place, Outcome::Released, Heard::Yes));
+    }
+
+    /// A new engine: it asks for its sweeps anew, and gives everybody a fresh chance.
+    pub(crate) fn restarted(&mut self, rebooted: bool) {
+        self.swept.clear();
+        if rebooted {
+            for worker in self.worker_ids() {
+                let held = self.holds().into_iter().filter(|(_, hold)| hold.worker == worker);
+                let held: Vec<_> = held.collect();
+                self.dead(worker);
+                for (id, hold) in held {
+                    self.swept(id, hold.token, true);
                 }
-                Phase::Started => {
-                    steps.push(Step::Exit(one, place));
-                    if 0 < left.words {
-                        steps.push(Step::Checkpoint(one, place));
-                    }
-                }
-                Phase::Exited => {
-                    let task = world.state.task(belief.task);
-                    let stop = task.and_then(Task::stop).map(|_| Outcome::Cancelled);
-                    for outcome in [Outcome::Success, Outcome::Retryable].into_iter().chain(stop) {
-                        for heard in heard(left) {
-                            steps.push(Step::End(one, place, outcome, *heard));
-                        }
-                    }
-                }
-                Phase::Doomed => steps.push(Step::Exit(one, place)),
             }
+        }
+        for worker in self.workers.values_mut() {
+            worker.heard = self.service;
         }
     }
 }
 
-impl Model for Host {
-    type State = World;
-    type Action = Step;
-
-    fn init_states(&self) -> Vec<World> {
-        vec![World::new(self.0)]
+impl Task {
+    fn turn(&mut self, status: &'static str) -> bool {
+        assert!(!ENDED.contains(&self.status), "the end is the end");
+        self.status = status;
+        true
     }
 
-    fn actions(&self, world: &World, steps: &mut Vec<Step>) {
-        if world.wrong.is_some() {
-            return;
+    /// The stronger stop counts: cancel before pause before reset.
+    fn ask_stop(&mut self, stop: u8, max_retry: Option<u32>) -> bool {
+        if self.stop.is_some_and(|old| old <= stop) {
+            return false;
         }
-        for one in 0..world.executors.len() {
-            Self::of_executor(world, one, steps);
-        }
-        let left = world.left;
-        if 0 < left.ticks && world.state.lease_ends().any(|(ends, ..)| world.service() < ends) {
-            steps.push(Step::Tick);
-        }
-        if world.state.next_due().0.is_some() {
-            steps.push(Step::Ripen);
-        }
-        for (task, fence) in world.state.ended_leases(world.service()) {
-            if world.tombs.contains(&fence) {
-                steps.push(Step::Expire(task, fence));
-            } else {
-                steps.push(Step::Sweep(task, fence));
-            }
-        }
-        if 0 < left.verbs {
-            for task in world.state.tasks().filter(|task| !task.status.is_terminal()) {
-                let verbs = [Verb::Cancel, Verb::Pause, Verb::Resume, Verb::Reset];
-                steps.extend(verbs.map(|verb| Step::Act(task.id, verb)));
-            }
-        }
-        if 0 < left.crashes {
-            steps.push(Step::Crash);
-        }
-        if 0 < left.reboots {
-            steps.push(Step::Reboot);
-        }
+        self.stop = Some(stop);
+        self.wish.max_retry = max_retry.unwrap_or(self.wish.max_retry);
+        true
     }
 
-    fn next_state(&self, before: &World, step: Step) -> Option<World> {
-        let mut world = before.clone();
-        if let Step::Lease(_, Heard::No)
-        | Step::Heartbeat(_, Heard::No)
-        | Step::End(_, _, _, Heard::No)
-        | Step::Crash = step
-        {
-            world.left.crashes -= 1;
-        }
-        match step {
-            Step::Register(one) => world.register(one),
-            Step::Lease(one, heard) => world.lease(one, heard),
-            Step::Run(one, place) => world.run(one, place),
-            Step::Heartbeat(one, heard) => {
-                world.left.words -= 1;
-                world.heartbeat(one, heard);
-            }
-            Step::Checkpoint(one, place) => {
-                world.left.words -= 1;
-                world.checkpoint(one, place);
-            }
-            Step::Exit(one, place) => world.exit(one, place),
-            Step::End(one, place, outcome, heard) => world.end(one, place, outcome, heard),
-            Step::Die(one) => {
-                world.left.deaths -= 1;
-                world.die(one);
-            }
-            Step::Buried(one) => world.buried(one),
-            Step::Respawn(one) => world.respawn(one),
-            Step::Silent(one) => {
-                world.left.silences -= 1;
-                world.silent(one);
-            }
-            Step::Tick => {
-                world.left.ticks -= 1;
-                world.tick();
-            }
-            Step::Ripen => world.ripen(),
-            Step::Sweep(task, fence) => world.sweep(task, fence),
-            Step::Expire(task, fence) => world.expire(task, fence),
-            Step::Act(task, verb) => {
-                world.left.verbs -= 1;
-                world.act(task, verb);
-            }
-            Step::Crash => world.start(midwatch::kernel::status::Reason::WorkerCrash),
-            Step::Reboot => {
-                world.left.reboots -= 1;
-                world.reboot();
+    /// The attempt is over and the task goes to `status`, or is dead when it failed too often.
+    fn attempt_over(&mut self, status: &'static str, life: u64) -> &'static str {
+        self.hold = None;
+        self.stop = None;
+        self.due = life;
+        self.turn(status);
+        if status == "RETRYING" {
+            self.failures += 1;
+            self.due = life + wait(self.failures);
+            if self.wish.max_retry < self.failures {
+                self.turn("DEAD");
             }
         }
-        Some(world)
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = vec![Property::always("nothing goes wrong", |_: &Self, world: &World| {
-            world.wrong.is_none()
-        })];
-        let sometimes: [(&'static str, fn(&Self, &World) -> bool); 7] = [
-            ("a task ends well", |_, world| ended(world, Status::Success)),
-            ("a task ends well after a loss", |_, world| {
-                world
-                    .state
-                    .tasks()
-                    .any(|task| task.status == Status::Success && 0 < task.lost_count)
-            }),
-            ("a task dies of its retries", |_, world| ended(world, Status::Dead)),
-            ("a lost executor comes back", |_, world| {
-                noted(world, |line| line.from == Status::Lost && line.to == Status::Running)
-            }),
-            ("a stale token is refused", |_, world| {
-                noted(world, |line| {
-                    line.note.as_deref().is_some_and(|it| it.starts_with("refused"))
-                })
-            }),
-            ("a process outlives its executor", |_, world| {
-                let believed = |fence| {
-                    let beliefs = world.executors.iter().flat_map(|one| &one.beliefs);
-                    beliefs.into_iter().any(|belief| belief.fence == fence)
-                };
-                world.processes.iter().any(|(_, fence)| !believed(*fence))
-            }),
-            ("a lease that never started goes back", |_, world| {
-                noted(world, |line| line.from == Status::Running && line.to == Status::Pending)
-            }),
-        ];
-        if !self.1 {
-            return all;
-        }
-        all.extend(sometimes.map(|(name, condition)| Property::sometimes(name, condition)));
-        all
+        self.status
     }
 }
 
-fn ended(world: &World, status: Status) -> bool {
-    world.state.with_status(status).next().is_some()
+fn obeyed(stop: u8) -> &'static str {
+    ["CANCELLED", "PAUSED", "PENDING"][usize::from(stop)]
 }
 
-fn noted(world: &World, is: fn(&midwatch::kernel::task::Transition) -> bool) -> bool {
-    let lives = world.state.tasks().filter_map(|task| task.life.as_ref());
-    lives.flat_map(|life| life.transitions.iter()).any(is)
-}
-
-/// One task, two executors, two attempts, one crash; the rest in small.
-const FIRST: Bounds = Bounds {
-    tasks: 1,
-    executors: 2,
-    leases: 2,
-    crashes: 1,
-    reboots: 0,
-    deaths: 1,
-    ticks: 2,
-    silences: 1,
-    words: 2,
-    verbs: 0,
-};
-
-fn walk(name: &str, bounds: Bounds, witnessed: bool) {
-    let began = Instant::now();
-    let checker = Host(bounds, witnessed).checker().threads(2).spawn_bfs().join();
-    println!(
-        "{name}: {} states, {} of them distinct, depth {}, {} s",
-        checker.state_count(),
-        checker.unique_state_count(),
-        checker.max_depth(),
-        began.elapsed().as_secs()
-    );
-    if let Some(path) = checker.discovery("nothing goes wrong") {
-        let wrong = path.last_state().wrong.clone();
-        panic!("{wrong:?}: {:#?}", path.into_actions());
-    }
-    checker.assert_properties();
-}
-
-#[test]
-fn every_order_of_one_task_two_executors_and_a_crash_keeps_the_rules() {
-    walk("first bounds", FIRST, true);
-}
-
-#[test]
-fn every_order_with_a_reboot_keeps_the_rules() {
-    walk("with a reboot", Bounds { crashes: 0, reboots: 1, silences: 0, ..FIRST }, false);
-}
-
-#[test]
-fn every_order_with_a_person_who_interferes_keeps_the_rules() {
-    walk("with a person", Bounds { crashes: 0, verbs: 1, words: 1, ticks: 1, ..FIRST }, false);
-}
-
-/// `MIDWATCH_L5=1`: what takes minutes and gigabytes.
-#[test]
-fn larger_bounds_keep_the_rules_too() {
-    if std::env::var_os("MIDWATCH_L5").is_none() {
-        return;
-    }
-    walk("three attempts, two deaths", Bounds { leases: 3, deaths: 2, ..FIRST }, false);
-    walk("two tasks", Bounds { tasks: 2, silences: 0, words: 1, ..FIRST }, false);
-    walk("crash, reboot and a person", Bounds { reboots: 1, verbs: 1, words: 1, ..FIRST }, false);
+fn wait(number: u32) -> u64 {
+    WAITS[(number as usize - 1).min(WAITS.len() - 1)]
 }

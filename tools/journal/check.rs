@@ -16,6 +16,8 @@ pub(crate) struct Checked {
     pub(crate) report: Report,
     /// The state at the end.
     pub(crate) state: State,
+    /// Records of unknown kinds that may be skipped, and were.
+    pub(crate) skipped: u64,
 }
 
 /// Checks everything there is. A refusal names the first thing that is wrong.
@@ -32,15 +34,16 @@ pub(crate) fn check(disk: &RealDisk) -> Result<Checked, JournalError> {
             state = held;
         }
     }
-    let mut apply = Apply { state, base: base.unwrap_or_default(), snapshots, unequal: None };
+    let mut apply =
+        Apply { state, base: base.unwrap_or_default(), snapshots, unequal: None, skipped: 0 };
     let report = scan(disk, &mut apply)?;
     apply.compare_before(u64::MAX);
-    let Apply { state, unequal, .. } = apply;
+    let Apply { state, unequal, skipped, .. } = apply;
     if let Some(seq) = unequal {
         return Err(refused_snapshot(&report.snapshots, seq));
     }
     state.check().map_err(|text| refused_state(&state, text))?;
-    Ok(Checked { report, state })
+    Ok(Checked { report, state, skipped })
 }
 
 /// The snapshot from which the records that are held go on: the oldest one that reaches them.
@@ -74,7 +77,8 @@ impl Visitor for First {
     }
 }
 
-fn load(disk: &RealDisk, seq: u64) -> Result<State, JournalError> {
+/// The state that the snapshot at a sequence holds.
+pub(crate) fn load(disk: &RealDisk, seq: u64) -> Result<State, JournalError> {
     let mut rebuild = Rebuild::default();
     rebuild.snapshot_begin(seq).map_err(|text| JournalError::RefusedStore { text })?;
     read_snapshot(disk, seq, |record| rebuild.snapshot_record(record))?;
@@ -104,6 +108,7 @@ struct Apply {
     snapshots: BTreeMap<u64, String>,
     /// The first snapshot that differs.
     unequal: Option<u64>,
+    skipped: u64,
 }
 
 impl Apply {
@@ -123,7 +128,10 @@ impl Visitor for Apply {
         self.compare_before(place.seq);
         let (stamp, event) = match codec::decode(Seq(place.seq), record.kind, record.body) {
             Ok(decoded) => decoded,
-            Err(error) if is_ignorable(&error, record) => return Ok(()),
+            Err(error) if is_ignorable(&error, record) => {
+                self.skipped += 1;
+                return Ok(());
+            }
             Err(error) => return Err(error.to_string()),
         };
         if place.seq <= self.base {

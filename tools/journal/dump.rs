@@ -4,7 +4,7 @@ use super::check::{First, base, is_ignorable};
 use super::failure::{DAMAGED, Failure, note};
 use super::place::Store;
 use midwatch::engine::codec::{self, CodecError, Kept};
-use midwatch::engine::dump::{kept_json, record_json};
+use midwatch::engine::dump::{Form, kept_line, record_line};
 use midwatch::engine::hex;
 use midwatch::journal::{JournalError, Place, RealDisk, Record, Visitor, read_snapshot, scan};
 use midwatch::kernel::event::Event;
@@ -18,6 +18,7 @@ pub(crate) struct Range {
     pub(crate) from: Option<u64>,
     pub(crate) to: Option<u64>,
     pub(crate) task: Option<TaskId>,
+    pub(crate) form: Form,
 }
 
 /// Prints what is wanted; the exit code.
@@ -25,8 +26,7 @@ pub(crate) struct Range {
 /// Damage ends it with a message after the last good record before it; a body that nobody can
 /// read is printed as it is.
 pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u8, Failure> {
-    let mut print =
-        Print { out, range, failed: None, done: false, unreadable: 0, seen: 0, resumed: false };
+    let mut print = Print::new(out, range);
     let begun = store.read(|disk| print_snapshot(disk, &mut print));
     // What a damaged store still gives is printed; the scan will say what is wrong with it.
     let scanned = begun.and_then(|()| {
@@ -70,11 +70,12 @@ fn print_snapshot<W: Write>(disk: &RealDisk, print: &mut Print<'_, W>) -> Result
     Ok(())
 }
 
-struct Print<'w, W> {
-    out: &'w mut W,
+/// Prints records.
+pub(crate) struct Print<'w, W> {
+    pub(crate) out: &'w mut W,
     range: Range,
     /// The output could not be written.
-    failed: Option<io::Error>,
+    pub(crate) failed: Option<io::Error>,
     /// The last wanted record was printed.
     done: bool,
     unreadable: u64,
@@ -84,7 +85,11 @@ struct Print<'w, W> {
     resumed: bool,
 }
 
-impl<W: Write> Print<'_, W> {
+impl<'w, W: Write> Print<'w, W> {
+    pub(crate) fn new(out: &'w mut W, range: Range) -> Self {
+        Self { out, range, failed: None, done: false, unreadable: 0, seen: 0, resumed: false }
+    }
+
     /// Prints a line; an `Err` ends the scan, and its text is seen by nobody.
     fn line(&mut self, line: &str) -> Result<(), String> {
         writeln!(self.out, "{line}").map_err(|error| {
@@ -104,7 +109,7 @@ impl<W: Write> Print<'_, W> {
             (Kept::Task(task), Some(wanted)) => task.id == wanted,
             (Kept::Head(_) | Kept::Worker(_), Some(_)) => false,
         };
-        if wanted { self.line(&kept_json(seq, &kept)) } else { Ok(()) }
+        if wanted { self.line(&kept_line(self.range.form, seq, &kept)) } else { Ok(()) }
     }
 
     /// A record that this version cannot read, as it is.
@@ -126,7 +131,7 @@ impl<W: Write> Print<'_, W> {
 
 impl<W: Write> Visitor for Print<'_, W> {
     fn record(&mut self, place: Place<'_>, record: Record<'_>) -> Result<(), String> {
-        let Range { from, to, task } = self.range;
+        let Range { from, to, task, form } = self.range;
         if place.seq <= self.seen {
             return Ok(());
         }
@@ -144,7 +149,7 @@ impl<W: Write> Visitor for Print<'_, W> {
         }
         match codec::decode(Seq(place.seq), record.kind, record.body) {
             Ok((_, event)) if task.is_some_and(|task| !concerns(&event, task)) => Ok(()),
-            Ok((stamp, event)) => self.line(&record_json(&stamp, &event)),
+            Ok((stamp, event)) => self.line(&record_line(form, &stamp, &event)),
             Err(_) if task.is_some() => Ok(()),
             Err(error) => self.raw(place.seq, record, &error),
         }

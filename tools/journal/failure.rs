@@ -1,7 +1,8 @@
 //! How a command ends early: exit code, what happened, what to do next.
 
 use midwatch::config::ConfigError;
-use midwatch::journal::{Damage, JournalError};
+use midwatch::journal::JournalError;
+pub(crate) use midwatch::journal::error::DAMAGED;
 use std::io::{self, Write as _};
 
 /// Done.
@@ -10,8 +11,6 @@ pub(crate) const DONE: u8 = 0;
 const FAILED: u8 = 1;
 /// Usage, or no store.
 const USAGE: u8 = 2;
-/// Damaged data.
-pub(crate) const DAMAGED: u8 = 6;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -82,63 +81,14 @@ impl From<ConfigError> for Failure {
     }
 }
 
-/// A journal's refusal in the words of this tool: what, where, how much is whole around it, and
-/// the command that looks at it.
+/// A journal's refusal in its own words, with the directory in the commands it advises.
 pub(crate) fn refusal(error: &JournalError, dir: &str) -> Failure {
-    let code = error.exit_code();
-    let failure = match error {
-        JournalError::Damage(damage) => damaged(damage, dir),
-        JournalError::Refused { file, offset, seq, text } => {
-            Failure::new(code, format!("damaged journal: {file}, byte {offset} (sequence {seq})"))
-                .with_help(text)
-                .with_help("every checksum holds: the record was written so, or by another version")
-                .with_help(format!("To look: midwatch-journal inspect{dir} --at {seq}"))
-        }
-        JournalError::Missing { .. } | JournalError::Foreign { .. } => {
-            Failure::new(code, format!("damaged journal: {}", first_line(error)))
-                .with_help(format!("To look: midwatch-journal inspect{dir}"))
-                .with_help("Put the files back from where they went, or from a backup")
-        }
-        JournalError::Io { source, .. } => {
-            Failure::new(code, format!("{}: {source}", first_line(error)))
-        }
-        JournalError::InUse { .. }
-        | JournalError::Newer { .. }
-        | JournalError::Suspicious(_)
-        | JournalError::NoSpace { .. }
-        | JournalError::Sync { .. }
-        | JournalError::Poisoned
-        | JournalError::RefusedStore { .. }
-        | JournalError::SnapshotUnreadable { .. } => {
-            let text = error.to_string();
-            let mut lines = text.lines();
-            let failure = Failure::new(code, lines.next().unwrap_or_default());
-            lines.fold(failure, |failure, line| {
-                failure.with_help(line.trim_start_matches("  help: "))
-            })
-        }
+    let what = match error {
+        JournalError::Io { source, .. }
+        | JournalError::NoSpace { source, .. }
+        | JournalError::Sync { source, .. } => format!("{}: {source}", error.headline()),
+        _ => error.headline(),
     };
-    if code == DAMAGED { failure.with_help("Nothing was changed") } else { failure }
-}
-
-fn damaged(damage: &Damage, dir: &str) -> Failure {
-    let Damage { file, offset, seq, what, before, after, bytes: _ } = damage;
-    let place = at_byte(file, *offset);
-    Failure::new(DAMAGED, format!("damaged journal: {file}, byte {offset} (sequence {seq})"))
-        .with_help(format!("{what}; {before} good records before it, {after} after it"))
-        .with_help(format!("To look: midwatch-journal inspect{dir} --at {place}"))
-}
-
-/// `SEGMENT:BYTE`, as `inspect --at` takes it.
-pub(crate) fn at_byte(file: &str, offset: u64) -> String {
-    let name = file.rsplit('/').next().unwrap_or(file);
-    match midwatch::journal::segment::parse_segment_name(name) {
-        Some((number, _)) => format!("{number}:{offset}"),
-        None => format!("{offset}"),
-    }
-}
-
-/// What an error says, without its own help.
-pub(crate) fn first_line(error: &JournalError) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    let failure = Failure::new(error.exit_code(), what);
+    error.advice(dir).iter().fold(failure, Failure::with_help)
 }

@@ -1,43 +1,36 @@
 //! The journal tool: looks into the files of a data directory, checks them, prints them.
 //!
-//! It works on the files alone, beside a running daemon or without one, and writes nothing. What
-//! is damage is decided by the same code that decides it for the daemon. One file a command.
+//! It works on the files alone, beside a running daemon or without one. What is damage is decided by
+//! the same code that decides it for the daemon. Only `compact` writes, under the lock of the
+//! directory. One file a command.
 
 mod at;
 mod check;
+mod compact;
 mod dump;
 mod failure;
+mod follow;
+mod help;
 mod inspect;
 mod place;
+mod state;
+mod stats;
 mod verify;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use failure::Failure;
+use midwatch::cli::documents::{self, Shell};
+use midwatch::engine::dump::Form;
 use midwatch::kernel::ids::TaskId;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-const AFTER_HELP: &str = "\
-Exit codes:
-  0  done; for verify: all is good, or the last write was cut short by a crash (noted)
-  1  a file cannot be read
-  2  usage, or there is no store in the directory
-  3  inspect --at: nothing is there
-  6  damaged data: file, offset and sequence are named
-  7  refused: not permitted, or written by a newer midwatch
-  8  verify: the end of the journal, or a snapshot, is suspicious
-
-Examples:
-  midwatch-journal verify /var/lib/midwatch
-  midwatch-journal inspect --at 4390
-  midwatch-journal dump --task 88213 | jq -c '[.seq, .at, .event, .to]'";
-
 /// Looks into midwatch's journal, checks it, and prints it. Never needs the daemon.
 ///
-/// Every command reads the files alone, changes nothing, and may run beside a daemon.
+/// Every command but compact reads only, and may run beside a daemon.
 #[derive(Debug, Parser)]
-#[command(name = "midwatch-journal", version, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "midwatch-journal", version, after_help = help::ALL, propagate_version = true, max_term_width = 100)]
 struct Cli {
     /// The config that names the data directory, when nothing else does
     #[arg(
@@ -55,6 +48,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Shows what the directory holds: segments, snapshots, floor, and how the journal ends
+    #[command(after_help = help::INSPECT)]
     Inspect {
         #[command(flatten)]
         dir: Dir,
@@ -70,6 +64,7 @@ enum Command {
     ///
     /// Every checksum, every body, every transition and every snapshot is checked, and each
     /// snapshot is compared with what the records before it make up.
+    #[command(after_help = help::VERIFY)]
     Verify {
         #[command(flatten)]
         dir: Dir,
@@ -80,7 +75,9 @@ enum Command {
     /// Prints the records as JSON, one a line
     ///
     /// When records are gone because a snapshot stands for them, the oldest snapshot that is
-    /// needed comes first, unless --from leaves it out. Secrets are never printed, not even hashed.
+    /// needed comes first, unless --from leaves it out. Secrets of leases are not in the journal; their
+    /// hashes are printed with --exact only.
+    #[command(after_help = help::DUMP)]
     Dump {
         #[command(flatten)]
         dir: Dir,
@@ -93,6 +90,76 @@ enum Command {
         /// Only what is about this task
         #[arg(long, value_name = "ID")]
         task: Option<TaskId>,
+        /// Every byte: payloads, checkpoints and results as strings, and hashes of lease secrets;
+        /// enough to rebuild the state
+        #[arg(long)]
+        exact: bool,
+    },
+    /// Prints records as they become durable, until interrupted: the lines of dump
+    #[command(after_help = help::FOLLOW)]
+    Follow {
+        #[command(flatten)]
+        dir: Dir,
+        /// First sequence number to print [default: what comes next]
+        #[arg(long, value_name = "SEQ")]
+        from: Option<u64>,
+        /// Only what is about this task
+        #[arg(long, value_name = "ID")]
+        task: Option<TaskId>,
+        /// Print JSON, one record a line, as it does anyway
+        #[arg(long)]
+        json: bool,
+    },
+    /// Shows every task and worker as they were at any moment that is still held
+    #[command(after_help = help::STATE)]
+    State {
+        #[command(flatten)]
+        dir: Dir,
+        /// When: a sequence number, 2026-03-14T02:30:00Z, "2026-03-14 02:30" or "2h ago"
+        #[arg(long, value_name = "SEQ|TIME")]
+        at: Option<state::At>,
+        /// One task in full, with its history
+        #[arg(long, value_name = "ID")]
+        task: Option<TaskId>,
+        /// How many tasks to list, the newest first
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Counts what the bytes on the disk are: by kind of record, by file, by task
+    #[command(after_help = help::STATS)]
+    Stats {
+        #[command(flatten)]
+        dir: Dir,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// Puts one proven snapshot in the place of the history
+    #[command(after_help = help::COMPACT)]
+    Compact {
+        #[command(flatten)]
+        dir: Dir,
+        /// Say what would go, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON, for programs
+        #[arg(long)]
+        json: bool,
+    },
+    /// A completion script for your shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// The man page; midwatch-journal man | man -l -
+    Man {
+        /// The page of one command instead
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
     },
 }
 
@@ -128,8 +195,28 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Inspect { dir, at: None, json } => inspect::run(&open(dir)?, json, out),
         Command::Inspect { dir, at: Some(at), json } => at::run(&open(dir)?, at, json, out),
         Command::Verify { dir, json } => verify::run(&open(dir)?, json, out),
-        Command::Dump { dir, from, to, task } => {
-            dump::run(&open(dir)?, dump::Range { from, to, task }, out)
+        Command::Dump { dir, from, to, task, exact } => {
+            let form = if exact { Form::Exact } else { Form::Readable };
+            dump::run(&open(dir)?, dump::Range { from, to, task, form }, out)
         }
+        Command::Follow { dir, from, task, json: _ } => {
+            let range = dump::Range { from, to: None, task, form: Form::Readable };
+            follow::run(&open(dir)?, from, range, out)
+        }
+        Command::State { dir, at, task, limit, json } => {
+            state::run(&open(dir)?, state::Wanted { at, task, limit, json }, out)
+        }
+        Command::Stats { dir, json } => stats::run(&open(dir)?, json, out),
+        Command::Compact { dir, dry_run, json } => {
+            compact::run(&open(dir)?, compact::Wanted { dry_run, json }, out)
+        }
+        Command::Completions { shell } => {
+            write!(out, "{}", documents::completions(Cli::command(), shell))?;
+            Ok(failure::DONE)
+        }
+        Command::Man { command } => match documents::man(Cli::command(), command.as_deref())? {
+            Some(page) => write!(out, "{page}").map(|()| failure::DONE).map_err(Failure::from),
+            None => Err(Failure::usage("there is no such command")),
+        },
     }
 }

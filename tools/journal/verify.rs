@@ -1,9 +1,10 @@
 //! `verify`: is everything that was written still there, whole, and lawful?
 
 use super::check::{Checked, check};
-use super::failure::{Failure, at_byte, first_line, note};
+use super::failure::{Failure, note};
 use super::place::Store;
 use midwatch::engine::{digest, hex};
+use midwatch::journal::segment::place;
 use midwatch::journal::{Damage, JournalError, Report, SnapshotFile, TailClass};
 use midwatch::units::{bytes, count};
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ fn verdict(report: &Report) -> &'static str {
 }
 
 fn print(store: &Store, checked: &Checked, out: &mut impl Write) -> io::Result<()> {
-    let Checked { report, state } = checked;
+    let Checked { report, state, skipped } = checked;
     match verdict(report) {
         "suspicious" => writeln!(out, "SUSPICIOUS: all but what is named below is whole")?,
         _ => writeln!(out, "good: every record is whole and follows from those before it")?,
@@ -52,6 +53,13 @@ fn print(store: &Store, checked: &Checked, out: &mut impl Write) -> io::Result<(
     let workers = things(state.workers().count() as u64, "worker");
     writeln!(out, "  state      {tasks}, {workers}")?;
     writeln!(out, "  digest     {}", digest(&state.image()))?;
+    if *skipped != 0 {
+        let records = things(*skipped, "record");
+        writeln!(
+            out,
+            "  skipped    {records} that only a newer midwatch can read, and may be skipped"
+        )?;
+    }
     print_tail(store, report, out)?;
     for SnapshotFile { file, fault, .. } in &report.snapshots {
         if let Some(fault) = fault {
@@ -102,19 +110,20 @@ pub(crate) fn print_tail(store: &Store, report: &Report, out: &mut impl Write) -
                 "             the next start sets them aside in quarantine/ and goes on,"
             )?;
             writeln!(out, "             unless on_suspicious_tail = \"halt\"")?;
-            let (dir, place) = (&store.argument, at_byte(file, *offset));
-            writeln!(out, "  To look: midwatch-journal inspect{dir} --at {place}")
+            let (dir, at) = (&store.argument, place(file, *offset));
+            writeln!(out, "  To look: midwatch-journal inspect{dir} --at {at}")
         }
     }
 }
 
 fn checked_json(store: &Store, checked: &Checked) -> Value {
-    let Checked { report, state } = checked;
+    let Checked { report, state, skipped } = checked;
     json!({
         "data_dir": store.path.display().to_string(),
         "verdict": verdict(report),
         "exit": report.exit_code(),
         "report": report_json(report),
+        "skipped": skipped,
         "state": {
             "tasks": state.task_count(),
             "workers": state.workers().count(),
@@ -138,7 +147,7 @@ fn refusal_json(store: &Store, error: &JournalError) -> Value {
 
 /// A refusal, for programs.
 pub(crate) fn error_json(error: &JournalError) -> Value {
-    let place = |file: &str, offset: u64, seq: u64, what: &str| json!({"file": file, "offset": offset, "seq": seq, "what": what});
+    let at = |file: &str, offset: u64, seq: u64, what: &str| json!({"file": file, "offset": offset, "seq": seq, "what": what});
     let more = match error {
         JournalError::Damage(damage) | JournalError::Suspicious(damage) => {
             let Damage { file, offset, seq, what, before, after, bytes } = &**damage;
@@ -147,9 +156,9 @@ pub(crate) fn error_json(error: &JournalError) -> Value {
                 "records_after": after,
                 "bytes_after": bytes,
             });
-            joined(place(file, *offset, *seq, what), around)
+            joined(at(file, *offset, *seq, what), around)
         }
-        JournalError::Refused { file, offset, seq, text } => place(file, *offset, *seq, text),
+        JournalError::Refused { file, offset, seq, text } => at(file, *offset, *seq, text),
         JournalError::Missing { shown_by, what, first_seq, last_seq } => json!({
             "file": shown_by,
             "what": what,
@@ -159,7 +168,7 @@ pub(crate) fn error_json(error: &JournalError) -> Value {
         JournalError::Foreign { file } | JournalError::Newer { file, .. } => json!({"file": file}),
         _ => Value::Null,
     };
-    joined(json!({"code": error.code(), "message": first_line(error)}), more)
+    joined(json!({"code": error.code(), "message": error.headline()}), more)
 }
 
 /// Two objects as one.

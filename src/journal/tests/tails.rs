@@ -200,9 +200,30 @@ fn the_skip_survives_a_crash_before_the_first_new_record() {
     let (bench, path, last) = three_frames();
     edit(&path, |bytes| bytes[last + 1000] ^= 4);
     assert_eq!(bench.open().0.next_seq(), 3 + SKIP);
+    // Whoever hands out numbers of its own must learn of the skip, however many starts it takes.
+    for _ in 0..2 {
+        let (journal, recovery, _) = bench.open();
+        assert_eq!(journal.next_seq(), 3 + SKIP);
+        assert_eq!((recovery.tail, recovery.skipped_ahead), (TailClass::End, true));
+    }
+    let (mut journal, ..) = bench.open();
+    add(&mut journal, "told");
+    drop(journal);
+    assert!(!bench.open().1.skipped_ahead);
+}
+
+// spec: REC-042
+#[test]
+fn a_skip_is_told_of_also_over_a_compaction_and_a_clean_end() {
+    let (bench, path, last) = three_frames();
+    edit(&path, |bytes| bytes[last + 1000] ^= 4);
+    let (mut journal, ..) = bench.open();
+    let writer = journal.snapshot_writer().unwrap();
+    journal.snapshot_alone(writer.finish().unwrap()).unwrap();
+    journal.close().unwrap();
+    assert_eq!(bench.segments().len(), 1);
     let (journal, recovery, _) = bench.open();
-    assert_eq!(journal.next_seq(), 3 + SKIP);
-    assert_eq!((recovery.tail, recovery.skipped_ahead), (TailClass::End, false));
+    assert_eq!((journal.next_seq(), recovery.skipped_ahead), (3 + SKIP, true));
 }
 
 // spec: REC-013

@@ -236,7 +236,7 @@ fn a_damaged_store_is_refused_again_and_again_and_not_a_byte_changes() {
         assert!(store_of(&house) == before, "start {start} changed a byte");
         let log = part.log();
         let name = head.file_name().unwrap().to_str().unwrap();
-        assert!(log.contains(name) && log.contains("at byte "), "file and offset: {log}");
+        assert!(log.contains(name) && log.contains(", byte "), "file and offset: {log}");
         assert!(log.contains("midwatch-journal "), "a command that helps: {log}");
     }
     house.check_nothing_lives();

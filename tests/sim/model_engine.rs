@@ -21,7 +21,7 @@ use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof, Rejection}
 use midwatch::sim::{Dice, SimDisk};
 
 use crate::asked;
-use crate::reference::{self, Model, Way, Wish};
+use crate::model::{self, Model, Way, Wish};
 
 /// Cases in the plain test run.
 const CASES: u64 = 1_000;
@@ -30,16 +30,16 @@ const COMMANDS: usize = 80;
 
 fn rules() -> Rules {
     let mut rules = Rules {
-        heartbeat: Millis(reference::HEARTBEAT),
-        suspect_after: Millis(reference::SUSPECT_AFTER),
-        offline_after: Millis(reference::OFFLINE_AFTER),
-        rolling_lease: Millis(reference::ROLLING),
-        max_lost: reference::LOSSES_MAX,
+        heartbeat: Millis(model::HEARTBEAT),
+        suspect_after: Millis(model::SUSPECT_AFTER),
+        offline_after: Millis(model::OFFLINE_AFTER),
+        rolling_lease: Millis(model::ROLLING),
+        max_lost: model::LOSSES_MAX,
         ..Rules::default()
     };
-    rules.fallback.retry = RetryPolicy::Intervals(reference::WAITS.map(Millis).to_vec());
-    rules.fallback.cancel_grace = Millis(reference::GRACES / 2);
-    rules.fallback.kill_grace = Millis(reference::GRACES / 2);
+    rules.fallback.retry = RetryPolicy::Intervals(model::WAITS.map(Millis).to_vec());
+    rules.fallback.cancel_grace = Millis(model::GRACES / 2);
+    rules.fallback.kill_grace = Millis(model::GRACES / 2);
     rules
 }
 
