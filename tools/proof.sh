@@ -31,7 +31,7 @@ prove() {
     echo "took $((SECONDS - began)) s"
 }
 
-states() { MIDWATCH_L1_STATES=${1:-120000} prove journal_ engine_damage disk:: --skip no_flipped_bit_of; }
+states() { MIDWATCH_L1_STATES=${1:-120000} prove journal_ engine_damage compaction disk:: --skip no_flipped_bit_of; }
 flips() { MIDWATCH_L1_FLIP_EVERY=${1:-16} prove no_flipped_bit_of; }
 seeds() { MIDWATCH_L2_SEEDS=${1:-2000} MIDWATCH_L2_FIRST=${2:-1} prove world::; }
 model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove model_engine::; }

@@ -206,7 +206,7 @@ fn what_a_follower_has_shown_no_power_cut_takes_back() {
                 poll_all(&mut Follow::new(disk.clone(), 1), &mut seen);
                 shown_in_all += seen.0.len();
                 for seed in 0..4 {
-                    let left = disk.after_crash(seed);
+                    let left = disk.after_crash(seed, false);
                     let found = open(&left, &options, Book::default()).unwrap().history;
                     assert!(seen.0.len() <= found.records.len(), "{step:?}, call {}", point.call);
                     assert_eq!(seen.0[..], found.records[..seen.0.len()], "{step:?}");
