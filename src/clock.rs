@@ -41,6 +41,8 @@ pub struct Until {
     pub life: Option<LifeTime>,
     /// On the wall clock.
     pub wall: Option<Timestamp>,
+    /// On the life clock, and it may be late: nobody wakes for it before it can be due.
+    pub unhurried: Option<LifeTime>,
 }
 
 /// The clocks that go on over restarts, made from readings of those that do not.
@@ -108,11 +110,12 @@ impl Clocks {
     /// How long to sleep until the first of these is due, none when nothing is waited for; the
     /// sleep is then planned, and nobody is late who keeps to it.
     pub fn plan(&mut self, until: Until) -> Option<Millis> {
-        let Until { service, life, wall } = until;
+        let Until { service, life, wall, unhurried } = until;
         let service = service.map(|at| at.since(self.last.service).plus(self.grace));
         let life = life.map(|at| at.since(self.last.life).min(SLEEP_MAX));
         let wall = wall.map(|at| at.since(self.last.wall).min(SLEEP_MAX));
-        let sleep = service.into_iter().chain(life).chain(wall).min();
+        let unhurried = unhurried.map(|at| at.since(self.last.life));
+        let sleep = service.into_iter().chain(life).chain(wall).chain(unhurried).min();
         self.planned = sleep.unwrap_or(Millis(u64::MAX));
         sleep
     }
@@ -284,6 +287,14 @@ mod tests {
         assert_eq!(clocks.plan(wall), Some(Millis(60_000)));
         let past = Until { wall: Some(Timestamp(3)), ..Until::default() };
         assert_eq!(clocks.plan(past), Some(Millis(0)));
+    }
+
+    #[test]
+    fn a_sleep_that_may_be_late_is_not_cut() {
+        let mut clocks = settled();
+        let life = LifeTime(clocks.now(raw(100_000, 100_000)).life.0 + 10_000_000);
+        let until = Until { unhurried: Some(life), ..Until::default() };
+        assert_eq!(clocks.plan(until), Some(Millis(10_000_000)));
     }
 
     #[test]

@@ -45,6 +45,13 @@ pub const TRANSITIONS_KEPT: usize = 100;
 /// Attempts of one task that are kept, the latest ones.
 pub const ATTEMPTS_KEPT: usize = 20;
 
+/// Ended tasks that one record lets go: what one turn can end, so that letting go keeps up, and few
+/// enough that no frame grows by it.
+pub const FORGOTTEN_PER_RECORD_MAX: usize = 1024;
+
+/// Ended tasks that are written to the archive between two syncs of it.
+pub const ARCHIVED_AT_ONCE_MAX: usize = 64;
+
 /// Tasks in one answer to `list`.
 pub const LIST_PAGE_MAX: usize = 10_000;
 
@@ -55,3 +62,5 @@ const _: () = assert!(PAYLOAD_BYTES_MAX < CONTROL_LINE_BYTES_MAX);
 const _: () = assert!(CONTROL_LINE_BYTES_MAX < BODY_BYTES_MAX, "a checkpoint must fit a request");
 const _: () = assert!(RESULT_BYTES_MAX < PAYLOAD_BYTES_MAX);
 const _: () = assert!(INPUTS_PER_TURN_MAX <= INPUTS_QUEUED_MAX);
+const _: () = assert!(INPUTS_PER_TURN_MAX <= FORGOTTEN_PER_RECORD_MAX);
+const _: () = assert!(ARCHIVED_AT_ONCE_MAX <= FORGOTTEN_PER_RECORD_MAX);

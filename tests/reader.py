@@ -89,7 +89,8 @@ def cbor(data, at=0):
 
 KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
          7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
-         12: "started", 1000: "snapshot_head", 1001: "snapshot_worker", 1002: "snapshot_task"}
+         12: "started", 13: "forgotten", 1000: "snapshot_head", 1001: "snapshot_worker",
+         1002: "snapshot_task"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -108,7 +109,7 @@ MAPS = {
     "moved": "task to:status reason:reason wait", "stop_requested": "task stop:stop max_retry",
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
-    "started": "version boot_id boot_clock next_task",
+    "started": "version boot_id boot_clock next_task", "forgotten": "tasks",
     "spec": "type payload:json priority max_retry timeout at:wall delay key retry_of "
             "checkpoint:json",
     "held": "task fence ends process:process progress:progress", "progress": "done total note",
@@ -120,7 +121,7 @@ MAPS = {
                      "lost_count timeout created:wall updated:wall born extra:extra life:history",
     "extra": "key retry_of at:wall by:actor",
     "history": "transitions:transitions attempts:*attempt attempt_count checkpoint:checkpoint "
-               "result:json error stop:stop lease:lease progress:progress",
+               "result:json error stop:stop lease:lease progress:progress ended",
     "transitions": "first:*transition last:*transition dropped",
     "transition": "seq at:wall from:status to:status reason:reason by:actor wait note",
     "attempt": "number fence worker worker_name leased:wall waited started:wall end:attempt-end "

@@ -66,5 +66,6 @@ fn name(event: &Event) -> &'static str {
         Event::WorkerMoved(_) => "worker-moved",
         Event::Refused(_) => "refused",
         Event::Started(_) => "started",
+        Event::Forgotten(_) => "forgotten",
     }
 }

@@ -18,6 +18,9 @@ const COMMANDS_MAX: usize = 300;
 /// Commands between two looks at everything.
 const CHECK_EVERY: usize = 16;
 
+/// The byte that lets tasks go.
+const FORGET: u8 = 0x25;
+
 /// The kernel, and what its callers know.
 struct Bench {
     state: State,
@@ -177,6 +180,9 @@ impl Bench {
     }
 
     fn command(&self, what: u8, bytes: &mut Bytes<'_>) -> Command {
+        if what == FORGET {
+            return Command::Forget((0..bytes.below(4)).map(|_| self.task(bytes)).collect());
+        }
         match what % 16 {
             0..=2 => Command::Submit(spec(bytes)),
             3 => Command::Act {
@@ -388,6 +394,22 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 &[6, 1, 2],
                 &[14, 1, 1],
                 &[15, 0, 0, 0, 0],
+            ]),
+        ),
+        (
+            "forgotten",
+            of(&[
+                &[0],
+                &register,
+                &submit,
+                &[0, 32, 0, 1],
+                &acted(0),
+                &lease,
+                &[FORGET, 3, 1, 2, 1],
+                &end(0),
+                &[FORGET, 2, 0, 1],
+                &[0, 32, 0, 1],
+                &acted(3),
             ]),
         ),
         (

@@ -78,7 +78,7 @@ fn write() -> Written {
                 Output::Snapshot { image, writer } => {
                     snapshots.push(write_snapshot(&image, *writer));
                 }
-                Output::Sweep { .. } | Output::Events(_) => {}
+                Output::Archive(_) | Output::Sweep { .. } | Output::Events(_) => {}
             }
         }
         for done in snapshots {

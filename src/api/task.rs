@@ -275,6 +275,10 @@ pub struct StatusView {
     pub slots: u32,
     /// Slots that hold a lease.
     pub slots_busy: u32,
+    /// Bytes that all tasks take together, as `max_state` counts them.
+    pub state_bytes: u64,
+    /// Bytes that they may take.
+    pub state_bytes_max: u64,
     /// Segment files of the journal.
     pub journal_segments: u64,
     /// Bytes of the journal.

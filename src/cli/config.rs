@@ -105,6 +105,12 @@ mod tests {
             retry.cap = "1h"                            # default
             # retry.intervals is not set                # default
             retry.max_lost = 10                         # default
+            retention.finished = "7d"                   # default
+            retention.max_finished = 100000             # default
+            retention.keys = "1d"                       # default
+            retention.logs = "1GiB"                     # default
+            # retention.archive is not set              # default
+            retention.max_state = "256MiB"              # default
             log.level = "info"                          # default
             log.format = "text"                         # default
             # http.socket_group is not set              # default

@@ -1,5 +1,6 @@
 //! `midwatch daemon`: supervisor, engine and workers in the foreground.
 
+use super::engine::Adopt;
 use super::failure::Failure;
 use super::logging;
 use super::session::Session;
@@ -16,6 +17,8 @@ pub(crate) struct Args {
     /// Attempts that each of them runs at once [default: the config's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     slots: Option<u32>,
+    #[command(flatten)]
+    adopt: Adopt,
 }
 
 /// Runs it until it is told to stop.
@@ -25,8 +28,10 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     logging::begin(&config, session)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's file: {error}")))?;
+    let mut engine_args = places(&config, session);
+    engine_args.extend(args.adopt.adopt.then(|| "--adopt".into()));
     let options = SupervisorOptions {
-        engine_args: places(&config, session),
+        engine_args,
         workers: (1..=config.worker.processes).map(|n| worker(n, &config, session)).collect(),
         notify_socket: session.environment.notify_socket.clone(),
         watchdog: session.environment.watchdog,

@@ -11,7 +11,17 @@ use std::os::fd::{OwnedFd, RawFd};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
+    adopt: Adopt,
+    #[command(flatten)]
     pipes: Pipes,
+}
+
+/// Whose data directory it may be.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Adopt {
+    /// Take over a data directory that was last written on another machine; what ran there is lost
+    #[arg(long)]
+    pub(super) adopt: bool,
 }
 
 /// The pipes between a supervisor and its child.
@@ -41,11 +51,12 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = session.config()?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
-    server::run(ServerOptions { config, lifeline, probe, signals: true }).map(|()| 0).map_err(
-        |error| match error.text.split_once('\n') {
+    let adopt = args.adopt.adopt;
+    server::run(ServerOptions { config, lifeline, probe, signals: true, adopt })
+        .map(|()| 0)
+        .map_err(|error| match error.text.split_once('\n') {
             Some((what, help)) => Failure::new(error.exit_code, what)
                 .with_help(help.lines().map(str::trim).collect::<Vec<_>>().join("\n")),
             None => Failure::new(error.exit_code, error.text),
-        },
-    )
+        })
 }

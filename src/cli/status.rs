@@ -49,6 +49,8 @@ pub(crate) fn render(status: &StatusView, view: &View) -> String {
             policy(&status.fsync)
         ),
     );
+    let (taken, max) = (units::bytes(status.state_bytes), units::bytes(status.state_bytes_max));
+    line("state", format!("{taken} of {max}"));
     if let Some(free) = status.disk_free {
         line("disk", format!("{} free for {}", units::bytes(free), tame(&status.data_dir)));
     }
@@ -191,6 +193,8 @@ pub(crate) mod tests {
             workers_offline: 0,
             slots: 4,
             slots_busy: 3,
+            state_bytes: 1_893_004,
+            state_bytes_max: 256 << 20,
             journal_segments: 4,
             journal_bytes: 12_897_485,
             syncs: 81_234,
@@ -207,6 +211,7 @@ pub(crate) mod tests {
         expect![[r#"
             midwatch 0.1.0 on relay-7, up 41 d 3 h                                 ATTENTION
             journal   4 segments, 12.3 MiB, 81,234 syncs, every write synced
+            state     1.8 MiB of 256 MiB
             disk      1.4 GiB free for /var/lib/midwatch
             workers   2 alive, 0 suspect, 0 offline; 3 of 4 slots busy
             started   clean, 12 records replayed

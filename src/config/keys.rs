@@ -34,11 +34,11 @@ pub(super) const TOP: &[Key] = &[
     now("journal"),
     now("worker"),
     now("retry"),
+    now("retention"),
     now("log"),
     now("http"),
     now("handlers"),
     later("dispatch"),
-    later("retention"),
     later("schedules"),
     later("hooks"),
     later("inbox"),
@@ -66,6 +66,15 @@ pub(super) const WORKER: &[Key] = &[
 /// The keys of `[retry]`, which are those of a handler's `retry` too.
 pub const RETRY: &[Key] =
     &[now("max_retry"), now("base"), now("cap"), now("intervals"), now("max_lost")];
+
+pub(super) const RETENTION: &[Key] = &[
+    now("finished"),
+    now("max_finished"),
+    now("keys"),
+    now("logs"),
+    now("archive"),
+    now("max_state"),
+];
 
 pub(super) const LOG: &[Key] = &[
     now("level"),
@@ -115,6 +124,7 @@ pub const KEYS: &[Section] = &[
     Section { path: "journal", keys: JOURNAL },
     Section { path: "worker", keys: WORKER },
     Section { path: "retry", keys: RETRY },
+    Section { path: "retention", keys: RETENTION },
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
     Section { path: "handlers.NAME", keys: HANDLER },

@@ -21,6 +21,7 @@ pub use fault::{ConfigError, Fault};
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
+pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
 
 use crate::kernel::ids::Millis;
@@ -42,6 +43,8 @@ pub struct Config {
     pub worker: Worker,
     /// `[retry]`: the policy of handlers that say nothing else, and of `exec`.
     pub retry: Retry,
+    /// `[retention]`.
+    pub retention: Retention,
     /// `[log]`.
     pub log: Log,
     /// `[http]`.
@@ -116,6 +119,23 @@ pub struct Retry {
     pub intervals: Option<Vec<Millis>>,
     /// Losses after which a task is given up.
     pub max_lost: u32,
+}
+
+/// `[retention]`: how long what has ended stays, and how much there may be in all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long ended tasks stay.
+    pub finished: Millis,
+    /// How many ended tasks stay.
+    pub max_finished: u32,
+    /// How long an ended task with an idempotency key stays at least.
+    pub keys: Millis,
+    /// Bytes of attempts' logs that are kept.
+    pub logs: u64,
+    /// Where ended tasks are written before they go.
+    pub archive: Option<PathBuf>,
+    /// Bytes that all tasks together may take.
+    pub max_state: u64,
 }
 
 /// `[log]`: midwatch's own log.
@@ -219,6 +239,19 @@ impl Default for Retry {
             cap: Millis::secs(3600),
             intervals: None,
             max_lost: 10,
+        }
+    }
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            finished: Millis::secs(7 * 24 * 3600),
+            max_finished: 100_000,
+            keys: Millis::secs(24 * 3600),
+            logs: 1 << 30,
+            archive: None,
+            max_state: 256 << 20,
         }
     }
 }

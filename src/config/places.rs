@@ -73,8 +73,20 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, log, http, handlers, .. } = read;
-        Ok(Self { file, data_dir, socket, journal, worker, retry, log, http, handlers, origins })
+        let FileConfig { journal, worker, retry, retention, log, http, handlers, .. } = read;
+        Ok(Self {
+            file,
+            data_dir,
+            socket,
+            journal,
+            worker,
+            retry,
+            retention,
+            log,
+            http,
+            handlers,
+            origins,
+        })
     }
 
     /// The socket, for a client that needs nothing else. Reads no file when the socket is named.

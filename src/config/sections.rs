@@ -4,7 +4,9 @@ use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
 use super::keys;
 use super::read::{Reader, Table, absolute_path, duration, integer, list, size, text, word};
-use super::{Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retry, Worker};
+use super::{
+    Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
+};
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
 use crate::limits::LEASES_PER_REQUEST_MAX;
@@ -21,6 +23,7 @@ pub(super) struct FileConfig {
     pub(super) journal: Journal,
     pub(super) worker: Worker,
     pub(super) retry: Retry,
+    pub(super) retention: Retention,
     pub(super) log: Log,
     pub(super) http: Http,
     pub(super) handlers: BTreeMap<String, Handler>,
@@ -35,10 +38,16 @@ const SLOTS_MAX: u32 = 1024;
 const _: () = assert!(SLOTS_MAX as usize <= LEASES_PER_REQUEST_MAX);
 
 /// Smallest segment; a frame with one full payload makes the file longer than that by itself.
-const SEGMENT_BYTES_MIN: u64 = 64 << 10;
+pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 
-/// Largest segment; recovery and compaction go segment by segment.
-const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+/// Largest segment, as the journal has it; recovery and compaction go segment by segment.
+pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+/// Smallest budget of logs; less would keep next to nothing.
+const LOGS_BYTES_MIN: u64 = 64 << 10;
+
+/// Smallest bound of the state: a task with a full payload and a full checkpoint fits it.
+const STATE_BYTES_MIN: u64 = 4 << 20;
 
 const HOUR: Millis = Millis(3_600_000);
 
@@ -62,6 +71,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     if let Some(table) = reader.table(&top, "retry", keys::RETRY) {
         read_retry(&mut reader, &table, &mut config.retry);
     }
+    read_retention(&mut reader, &top, &mut config.retention);
     read_log(&mut reader, &top, &mut config.log);
     read_http(&mut reader, &top, &mut config.http);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);
@@ -173,6 +183,18 @@ pub(super) fn read_retry<'t>(reader: &mut Reader<'t>, table: &Table<'t>, retry: 
         ));
         reader.fault_of_key(&table.name(key), fault);
     }
+}
+
+fn read_retention<'t>(reader: &mut Reader<'t>, top: &Table<'t>, retention: &mut Retention) {
+    let Some(table) = reader.table(top, "retention", keys::RETENTION) else { return };
+    let stay = |least| duration(least..=HOUR.times(24 * 3650));
+    reader.set(&table, "finished", &mut retention.finished, stay(Millis(1000)));
+    reader.set(&table, "max_finished", &mut retention.max_finished, integer(0..=10_000_000));
+    reader.set(&table, "keys", &mut retention.keys, stay(Millis(0)));
+    reader.set(&table, "logs", &mut retention.logs, size(LOGS_BYTES_MIN..=1 << 50));
+    let archive = |value: &DeValue<'_>| absolute_path(value).map(Some);
+    reader.set(&table, "archive", &mut retention.archive, archive);
+    reader.set(&table, "max_state", &mut retention.max_state, size(STATE_BYTES_MIN..=1 << 40));
 }
 
 fn read_log<'t>(reader: &mut Reader<'t>, top: &Table<'t>, log: &mut Log) {

@@ -76,6 +76,13 @@ impl Config {
         values.put("worker.suspect_after", duration(self.worker.suspect_after));
         values.put("worker.offline_after", duration(self.worker.offline_after));
         values.retry("retry", &self.retry);
+        values.put("retention.finished", duration(self.retention.finished));
+        values.put("retention.max_finished", number(self.retention.max_finished));
+        values.put("retention.keys", duration(self.retention.keys));
+        values.put("retention.logs", size(self.retention.logs));
+        let archive = self.retention.archive.as_ref();
+        values.put("retention.archive", archive.map(|path| text(path.display().to_string())));
+        values.put("retention.max_state", size(self.retention.max_state));
         values.put("log.level", text(self.log.level.word()));
         values.put("log.format", text(self.log.format.word()));
         values.put("http.socket_group", self.http.socket_group.as_ref().map(text));

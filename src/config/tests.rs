@@ -88,11 +88,12 @@ fn wrong_types_and_values_out_of_range_are_named_with_their_lines() {
         "data_dir = 'here'\n[journal]\nfsync = 'sometimes'\nsegment_size = '1KiB'\nreserve = 7\n\
          on_suspicious_tail = 'ignore'\n[worker]\nslots = 0\nprocesses = '2'\nheartbeat = '5x'\n\
          [retry]\nmax_retry = -1\nbase = 30\nintervals = []\n[log]\nlevel = 'loud'\n\
-         format = true\n[http]\nsocket_group = ''\n",
+         format = true\n[http]\nsocket_group = ''\n[retention]\nfinished = '0s'\n\
+         max_finished = -1\nmax_state = '1MiB'\narchive = 'here'\nkeep = '1d'\n",
         &expect![[r#"
             error: `data_dir` must be an absolute path, not `here` (midwatch.toml, line 1)
             error: `journal.fsync` must be always, interval:200ms (any duration) or never, not `sometimes` (midwatch.toml, line 3)
-            error: `journal.segment_size` must be from 64KiB to 1GiB, not 1KiB (midwatch.toml, line 4)
+            error: `journal.segment_size` must be from 64KiB to 64MiB, not 1KiB (midwatch.toml, line 4)
             error: `journal.reserve` must be a size such as "4MiB", not a number (midwatch.toml, line 5)
             error: `journal.on_suspicious_tail` must be one of quarantine, halt, not `ignore` (midwatch.toml, line 6)
             error: `worker.slots` must be from 1 to 1024, not 0 (midwatch.toml, line 8)
@@ -104,6 +105,12 @@ fn wrong_types_and_values_out_of_range_are_named_with_their_lines() {
             error: `log.level` must be one of error, warn, info, debug, trace, not `loud` (midwatch.toml, line 16)
             error: `log.format` must be one of text, json, not true or false (midwatch.toml, line 17)
             error: `http.socket_group` must not be empty (midwatch.toml, line 19)
+            error: `retention.finished` must be from 1s to 3650d, not 0s (midwatch.toml, line 21)
+            error: `retention.max_finished` must be from 0 to 10000000, not -1 (midwatch.toml, line 22)
+            error: `retention.max_state` must be from 4MiB to 1TiB, not 1MiB (midwatch.toml, line 23)
+            error: `retention.archive` must be an absolute path, not `here` (midwatch.toml, line 24)
+            error: unknown key `keep` in retention (midwatch.toml, line 25)
+              known here: finished, max_finished, keys, logs, archive, max_state
         "#]],
     );
     check_faults(
@@ -246,7 +253,24 @@ retry = { max_retry = 3, base = "10s" }
 retryable_exit_codes = [64]
 [handlers."report.daily"]
 command = ["report"]
+[retention]
+finished = "2d"
+max_finished = 50
+keys = "3h"
+logs = "2MiB"
+archive = "/srv/ended.ndjson"
+max_state = "16MiB"
 "#;
+
+/// Every value with its origin, one a line.
+fn shown(config: &Config, dir: &Path) -> String {
+    let lines = config.effective().into_iter().map(|Effective { key, value, origin }| {
+        let value = value.map_or_else(String::new, |value| value.to_string());
+        let origin = origin.to_string().replace(dir.to_str().unwrap(), "DIR");
+        format!("{key} = {value}  # {origin}\n")
+    });
+    lines.collect()
+}
 
 #[test]
 fn every_key_of_a_full_file_arrives() {
@@ -256,12 +280,6 @@ fn every_key_of_a_full_file_arrives() {
     let named = Named { config: flag(&file), ..Named::default() };
     let mut config = Config::load(&named, &around(dir.path(), our_uid())).unwrap();
     config.override_workers(Some(0), None);
-    let lines = config.effective().into_iter().map(|Effective { key, value, origin }| {
-        let value = value.map_or_else(String::new, |value| value.to_string());
-        let origin = origin.to_string();
-        let origin = origin.replace(dir.path().to_str().unwrap(), "DIR");
-        format!("{key} = {value}  # {origin}\n")
-    });
     expect![[r#"
         data_dir = "/srv/midwatch"  # DIR/full.toml:2
         socket = "/run/m.sock"  # DIR/full.toml:3
@@ -280,6 +298,12 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
         retry.max_lost = 2  # DIR/full.toml:19
+        retention.finished = "2d"  # DIR/full.toml:40
+        retention.max_finished = 50  # DIR/full.toml:41
+        retention.keys = "3h"  # DIR/full.toml:42
+        retention.logs = "2MiB"  # DIR/full.toml:43
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:44
+        retention.max_state = "16MiB"  # DIR/full.toml:45
         log.level = "debug"  # DIR/full.toml:21
         log.format = "json"  # DIR/full.toml:22
         http.socket_group = "midwatch"  # DIR/full.toml:24
@@ -314,7 +338,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:19
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
-    "#]].assert_eq(&lines.collect::<String>());
+    "#]].assert_eq(&shown(&config, dir.path()));
 }
 
 #[test]

@@ -115,6 +115,7 @@ kinds! {
     10 WorkerMoved,
     11 Refused,
     12 Started,
+    13 Forgotten,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {

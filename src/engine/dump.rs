@@ -11,8 +11,8 @@
 use super::codec::Kept;
 use super::hex;
 use crate::kernel::event::{
-    Checkpointed, Ended, Event, Heard, Held, Hurried, Leased, Moved, Refused, Registration, Stamp,
-    Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
+    Checkpointed, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
+    Registration, Stamp, Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
@@ -108,6 +108,9 @@ fn event_fields(line: Object, event: &Event) -> Object {
             line.put("task", task.0).put("fence", fence.0).put("act", act.word())
         }
         Event::Started(started) => started_fields(line, started),
+        Event::Forgotten(Forgotten { tasks }) => {
+            line.put("tasks", tasks.iter().map(|task| Value::from(task.0)).collect::<Vec<_>>())
+        }
     }
 }
 
@@ -271,6 +274,7 @@ fn life_object(form: Form, life: &Life) -> Object {
         stop,
         lease,
         progress,
+        ended,
     } = life;
     let Transitions { first, last, dropped } = transitions;
     let transitions = Object::default()
@@ -287,6 +291,7 @@ fn life_object(form: Form, life: &Life) -> Object {
         .maybe("stop", stop.map(Stop::word))
         .maybe_object("lease", lease.as_ref().map(|lease| lease_object(form, lease)))
         .maybe_object("progress", progress.as_ref().map(progress_object))
+        .maybe("ended", ended.map(|ended| ended.0))
 }
 
 fn checkpoint_object(form: Form, checkpoint: &Checkpoint) -> Object {

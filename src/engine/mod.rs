@@ -12,6 +12,7 @@ pub mod dump;
 mod image;
 mod queue;
 mod rebuild;
+mod retention;
 mod start;
 mod turn;
 
@@ -19,6 +20,8 @@ pub use compaction::{Compacted, compact};
 pub use image::{digest, for_each_record, hex, write_snapshot};
 pub use rebuild::{Fold, Piece, Rebuild, Rebuilding};
 pub use start::Start;
+
+use retention::Leaving;
 
 use crate::journal::disk::Disk;
 use crate::journal::{
@@ -30,7 +33,7 @@ use crate::kernel::ids::{
 };
 use crate::kernel::rules::Rules;
 use crate::kernel::status::{Reason, Status};
-use crate::kernel::task::SecretHash;
+use crate::kernel::task::{SecretHash, Task};
 use crate::kernel::text::Text;
 use crate::kernel::{Answer, Command, Image, Rejection, State};
 use std::collections::{BTreeMap, BTreeSet};
@@ -81,6 +84,13 @@ pub enum Input {
         /// `worker_crash` or `host_rebooted`.
         reason: Reason,
     },
+    /// Tasks are durable in the archive, or could not be written there, and why.
+    Archived {
+        /// The tasks.
+        tasks: Vec<TaskId>,
+        /// Whether they are there.
+        written: Result<(), String>,
+    },
     /// A snapshot was written, or not.
     SnapshotWritten(Result<SnapshotDone, JournalError>),
 }
@@ -104,6 +114,9 @@ pub enum Output<D: Disk> {
     },
     /// What happened, in order, all of it durable (heartbeats as far as they were written along).
     Events(Vec<Recorded>),
+    /// Write ended tasks to the archive, durably, on another thread; then say
+    /// [`Input::Archived`]. One at a time.
+    Archive(Vec<Task>),
     /// Write a snapshot on another thread with [`write_snapshot`], then say
     /// [`Input::SnapshotWritten`].
     Snapshot {
@@ -138,6 +151,8 @@ pub struct Wake {
     pub life: Option<LifeTime>,
     /// At this reading of the wall clock.
     pub wall: Option<Timestamp>,
+    /// At this reading of the life clock, or some time later: nobody waits for it.
+    pub unhurried: Option<LifeTime>,
     /// At once: a turn left work over.
     pub now: bool,
 }
@@ -178,6 +193,9 @@ pub struct Engine<D: Disk> {
     /// Record bytes after the last snapshot at which the next one is taken.
     snapshot_after: u64,
     snapshot_running: bool,
+    leaving: Leaving,
+    /// When it was last seen that the journal's file still has its name.
+    there: LifeTime,
     /// Bytes of the last snapshot.
     snapshot_bytes: u64,
     /// Under an interval policy: how long the next sync may still wait.
@@ -234,6 +252,8 @@ impl<D: Disk> Engine<D> {
             sweeping: BTreeSet::new(),
             snapshot_after: SNAPSHOT_AFTER,
             snapshot_running: false,
+            leaving: Leaving::default(),
+            there: LifeTime(0),
             snapshot_bytes: recovery.snapshot.map_or(0, |snapshot| snapshot.bytes),
             sync_left: None,
             turned: LifeTime(0),

@@ -70,7 +70,7 @@ impl<D: Disk> Engine<D> {
         let (due, wall) = self.state.next_due();
         let sync = self.sync_left.map(|left| self.turned.after(millis(left)));
         let life = due.into_iter().chain(self.first_patience()).chain(sync).min();
-        Wake { service, life, wall, now: self.again }
+        Wake { service, life, wall, unhurried: self.next_leave(), now: self.again }
     }
 
     /// The first end of a lease that is not being swept already.

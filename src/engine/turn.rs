@@ -19,6 +19,9 @@ const ROOM_BYTES: u64 = 2 << 20;
 /// Asked for beyond that, so that the many submissions of one frame ask the disk once.
 const ROOM_AHEAD_BYTES: u64 = BATCH_BYTES_MAX as u64;
 
+/// How often a working engine looks whether the journal still has its name.
+const LOOK_EVERY: Millis = Millis::secs(1);
+
 /// Due tasks moved into the ready sets in one turn.
 const RIPEN_MAX: usize = 1024;
 
@@ -36,6 +39,8 @@ impl<D: Disk> Engine<D> {
         self.turned = now.life;
         self.roomy = 0;
         self.again = self.state.ripen(now, RIPEN_MAX);
+        self.look_for_the_journal(now.life)?;
+        self.let_go(&mut now)?;
         if Defect::PublishBeforeCommit.is_on() {
             self.commit()?;
         }
@@ -53,6 +58,16 @@ impl<D: Disk> Engine<D> {
         self.sync_left = self.journal.sync_if_due(Millis(now.life.0).duration())?;
         self.snapshot_when_due()?;
         Ok(std::mem::take(&mut self.outbox))
+    }
+
+    /// Ends the engine within a second of work when the data directory is no longer where it was:
+    /// what is written then can be found by nobody.
+    fn look_for_the_journal(&mut self, now: LifeTime) -> Result<(), JournalError> {
+        if now < self.there.after(LOOK_EVERY) {
+            return Ok(());
+        }
+        self.there = now;
+        self.journal.check_still_there()
     }
 
     fn take(&mut self, input: Input, now: &mut Moment) -> Result<(), JournalError> {
@@ -78,6 +93,7 @@ impl<D: Disk> Engine<D> {
                 self.heard.remove(&worker);
                 self.carry_out(&command, &Actor::Daemon, now).map(drop)
             }
+            Input::Archived { tasks, written } => self.archived(tasks, written, now),
             Input::SnapshotWritten(written) => self.snapshot_written(written),
         }
     }

@@ -34,6 +34,15 @@ pub(super) struct Active<F> {
     pub(super) checksum: u32,
 }
 
+/// How far a new segment may reserve blocks ahead.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ahead {
+    /// Most that is ever preallocated.
+    pub(super) segment: u64,
+    /// Without it nothing is: on a full disk each start would take a piece of what is left.
+    pub(super) has_room: bool,
+}
+
 /// Frames that recovery copies into a new segment, in the segment's own salt.
 #[derive(Debug, Default)]
 pub(super) struct Copies {
@@ -50,7 +59,7 @@ impl<F: DiskFile> Active<F> {
         disk: &D,
         header: Header,
         copies: &Copies,
-        size: u64,
+        size: Ahead,
     ) -> Result<Self, JournalError> {
         let path = segment_path(header.number, header.first_seq);
         let aside = format!("{path}.tmp");
@@ -65,12 +74,14 @@ impl<F: DiskFile> Active<F> {
             offset: 0,
             allocated: 0,
             preallocates: true,
-            size,
+            size: size.segment,
             checksum: copies.checksum,
         };
         let mut bytes = header.encode(FileKind::Segment);
         bytes.extend_from_slice(&copies.bytes);
-        active.allocate_for(bytes.len() as u64)?;
+        if size.has_room {
+            active.allocate_for(bytes.len() as u64)?;
+        }
         active.write(&bytes)?;
         active.sync()?;
         disk.rename(&aside, &path).map_err(|source| JournalError::io("rename", &aside, source))?;
@@ -130,6 +141,12 @@ impl<F: DiskFile> Active<F> {
             result = self.file.sync();
         }
         result.map_err(|source| JournalError::sync(&self.path, source))
+    }
+
+    /// Whether its name still leads to this very file.
+    pub(super) fn is_still_there<D: Disk<File = F>>(&self, disk: &D) -> Result<bool, JournalError> {
+        disk.is_still(&self.path, &self.file)
+            .map_err(|source| JournalError::io("look for", &self.path, source))
     }
 
     /// Whether the segment holds no frame yet.

@@ -39,6 +39,10 @@ pub trait Disk: Clone {
     /// Makes the names created, renamed and removed in `dir` durable. `""` is the data directory.
     fn sync_dir(&self, dir: &str) -> io::Result<()>;
 
+    /// Whether `path`, looked up anew from where the data directory was opened, is still `file`.
+    /// False when somebody removed, moved or covered the directory or the file.
+    fn is_still(&self, path: &str, file: &Self::File) -> io::Result<bool>;
+
     /// Bytes that may still be written to the file system that holds the directory.
     fn free_space(&self) -> io::Result<u64>;
 }

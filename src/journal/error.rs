@@ -87,6 +87,13 @@ pub enum JournalError {
         /// What the reader says.
         text: String,
     },
+    /// Another machine wrote the store last, and nobody said that it is to be taken over.
+    Elsewhere,
+    /// The file being written no longer has its name.
+    Vanished {
+        /// The file.
+        file: String,
+    },
     /// A snapshot that was just written does not read back as written.
     SnapshotUnreadable {
         /// The file.
@@ -155,6 +162,8 @@ impl JournalError {
             Self::Refused { .. } => "MW-J011",
             Self::RefusedStore { .. } => "MW-J012",
             Self::SnapshotUnreadable { .. } => "MW-J013",
+            Self::Vanished { .. } => "MW-J014",
+            Self::Elsewhere => "MW-J015",
         }
     }
 
@@ -165,11 +174,13 @@ impl JournalError {
             | Self::Suspicious(_)
             | Self::Missing { .. }
             | Self::Foreign { .. }
+            | Self::Vanished { .. }
             | Self::Refused { .. } => DAMAGED,
             Self::NoSpace { .. }
             | Self::InUse { .. }
             | Self::Newer { .. }
-            | Self::RefusedStore { .. } => 7,
+            | Self::RefusedStore { .. }
+            | Self::Elsewhere => 7,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => 7,
                 _ => 1,
@@ -214,6 +225,10 @@ impl JournalError {
                 format!("damaged journal: {file}, byte {offset} (sequence {seq})")
             }
             Self::RefusedStore { text } => text.clone(),
+            Self::Elsewhere => "the data directory was last written on another machine".to_owned(),
+            Self::Vanished { file } => {
+                format!("{file} is no longer where it was, though it is being written")
+            }
             Self::SnapshotUnreadable { file, what } => {
                 format!("the snapshot {file} does not read back as written: {what}")
             }
@@ -252,6 +267,16 @@ impl JournalError {
             Self::Sync { .. } => vec![
                 "restart: the journal is read again from the disk; look at the kernel's log for \
                  the device's error"
+                    .to_owned(),
+            ],
+            Self::Elsewhere => vec![
+                "nothing was changed; if it was moved here for good and nothing uses it there any \
+                 more, start once with `--adopt`"
+                    .to_owned(),
+            ],
+            Self::Vanished { .. } => vec![
+                "the directory was removed, moved, or covered by another one; put it back before \
+                 you start again, or a new and empty one is made"
                     .to_owned(),
             ],
             Self::InUse { .. } => {

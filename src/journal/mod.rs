@@ -72,6 +72,8 @@ pub struct Options {
     pub reserve: u64,
     /// Alignment of frames in new segments: 512, or any power of two up to 4096.
     pub alignment: u32,
+    /// Take over a store that another machine wrote last.
+    pub adopt: bool,
 }
 
 impl Default for Options {
@@ -82,6 +84,7 @@ impl Default for Options {
             halt_on_suspicious_tail: false,
             reserve: 4 << 20,
             alignment: 512,
+            adopt: false,
         }
     }
 }
@@ -98,7 +101,7 @@ impl Options {
 /// What the journal can't know by itself: where it runs, and chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Identity of the machine, written into each segment.
+    /// Identity of the machine, written into each segment; zeros where it has none.
     pub machine_id: [u8; 16],
     /// Identity of the boot, written into each segment.
     pub boot_id: [u8; 16],
@@ -111,12 +114,6 @@ pub struct Host {
 /// An `Err` stops the start with a message that names file, offset, sequence and the text; nothing
 /// has been written by then.
 pub trait Replay {
-    /// The machine and boot that wrote last, before anything is read.
-    fn previous_host(&mut self, machine_id: [u8; 16], boot_id: [u8; 16]) -> Result<(), String> {
-        let _ = (machine_id, boot_id);
-        Ok(())
-    }
-
     /// A snapshot at this sequence follows. Not called when there is none.
     fn snapshot_begin(&mut self, seq: u64) -> Result<(), String>;
 

@@ -1,13 +1,14 @@
 //! The real disk: system calls relative to one open directory.
 //!
-//! A renamed or moved data directory stays the same directory for a process that has it open.
+//! A renamed or moved data directory stays the same directory for a process that has it open;
+//! [`Disk::is_still`] is how it learns of that.
 //! Files are 0600, directories 0700, and no symbolic link is followed at the last step of a name.
 
 use super::disk::{Disk, DiskFile};
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct RealDisk {
     directory: Arc<File>,
+    path: Arc<Path>,
 }
 
 /// An open file of a [`RealDisk`].
@@ -26,7 +28,9 @@ impl RealDisk {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Self { directory: Arc::new(directory) })
+        // Relative to the root: whoever changes the working directory changes nothing here.
+        let path = std::path::absolute(path)?;
+        Ok(Self { directory: Arc::new(directory), path: path.into() })
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
@@ -93,6 +97,16 @@ impl Disk for RealDisk {
 
     fn sync_dir(&self, dir: &str) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.open_dir(dir)?.0)?)
+    }
+
+    fn is_still(&self, path: &str, file: &RealFile) -> io::Result<bool> {
+        let ours = file.0.metadata()?;
+        match std::fs::symlink_metadata(self.path.join(path)) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (ours.dev(), ours.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn free_space(&self) -> io::Result<u64> {

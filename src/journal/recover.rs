@@ -1,7 +1,7 @@
 //! A start: everything is read and judged before anything is written, and nothing that another
 //! process left is ever written to. `spec/recovery.md` is the long form.
 
-use super::active::{Active, Copies};
+use super::active::{Active, Ahead, Copies};
 use super::compact::Kept;
 use super::disk::Disk;
 use super::error::{Damage, JournalError};
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub const SKIP: u64 = 1 << 20;
 
 /// What a start found.
-#[expect(clippy::struct_excessive_bools, reason = "four independent remarks for people")]
+#[expect(clippy::struct_excessive_bools, reason = "independent remarks for people")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// There was no store; it was made.
@@ -42,6 +42,8 @@ pub struct Recovery {
     pub previous_machine_id: Option<[u8; 16]>,
     /// Boot id of the last writer.
     pub previous_boot_id: Option<[u8; 16]>,
+    /// Another machine wrote the store last; it was taken over.
+    pub adopted: bool,
     /// The last writer closed the journal.
     pub clean_close: bool,
     /// Sequence numbers skip ahead, for some that were handed out may be lost; said by every start
@@ -111,9 +113,6 @@ fn read(
         let Header { machine_id, boot_id, .. } = last.header;
         recovery.previous_machine_id = Some(machine_id);
         recovery.previous_boot_id = Some(boot_id);
-        replay
-            .previous_host(machine_id, boot_id)
-            .map_err(|text| JournalError::RefusedStore { text })?;
     }
     let total: u64 = plan.segments.iter().map(|segment| segment.len).sum();
     let mut newest_first = plan.snapshots.iter().rev().filter(|&&seq| seq <= upto);
@@ -209,6 +208,10 @@ pub(super) fn open<D: Disk>(
     replay: &mut impl Replay,
 ) -> Result<(Journal<D>, Recovery), JournalError> {
     let plan = Plan::read(&disk)?;
+    let elsewhere = plan.segments.last().is_some_and(|last| is_elsewhere(&last.header, host));
+    if elsewhere && !options.adopt {
+        return Err(JournalError::Elsewhere);
+    }
     let (mut found, end) = read(&disk, &plan, u64::MAX, replay)?;
     if options.halt_on_suspicious_tail {
         halt_if_suspicious(&end)?;
@@ -217,22 +220,25 @@ pub(super) fn open<D: Disk>(
     let mut salts = Salts::new(host.random);
     let store = plan.store.unwrap_or_else(|| salts.uuid());
     let mut reserve = Reserve::find(&disk, options.reserve)?;
-    reserve.help(&disk, |disk| prepare(disk, &plan))?;
-    found.recovery.tail = reserve.help(&disk, |disk| quarantine(disk, &plan, &end.tail))?;
+    reserve.help(&disk, |disk, _| prepare(disk, &plan))?;
+    found.recovery.tail = reserve.help(&disk, |disk, _| quarantine(disk, &plan, &end.tail))?;
     let skip = must_skip(&plan, &end);
     let told = !skip && !is_skip_untold(&plan, &end);
-    let begun = Begun { options, host, store, skip, told };
-    let make = |disk: &D| begin_segment(disk, &plan, &end, begun, &mut salts);
+    let make = |disk: &D, has_room| {
+        let begun = Begun { options, host, store, skip, told, has_room };
+        begin_segment(disk, &plan, &end, begun, &mut salts)
+    };
     let active = reserve.help(&disk, make)?;
     let next_seq = active.header.resume_seq;
     let number = active.header.number;
-    let mut floor = reserve.help(&disk, |disk| FloorFile::open(disk, plan.floor, store))?;
+    let mut floor = reserve.help(&disk, |disk, _| FloorFile::open(disk, plan.floor, store))?;
     floor.update(next_seq - 1, number, None)?;
     set_aside_snapshots(&disk, &found.recovery.passed_over)?;
     if plan.store_file_lost {
-        reserve.help(&disk, |disk| store::write(disk, store))?;
+        reserve.help(&disk, |disk, _| store::write(disk, store))?;
     }
     reserve.ensure(&disk)?;
+    found.recovery.adopted = elsewhere;
     found.recovery.created = plan.is_fresh();
     found.recovery.skipped_ahead = !told;
     let kept = kept(&plan, &found.recovery, active.header.first_seq);
@@ -254,6 +260,13 @@ pub(super) fn open<D: Disk>(
         buffer: Vec::new(),
     };
     Ok((journal, found.recovery))
+}
+
+/// Whether another machine wrote that segment. A machine without an identity, now or then, is taken
+/// for the same one.
+fn is_elsewhere(last: &Header, host: Host) -> bool {
+    let unknown = [0; 16];
+    last.machine_id != host.machine_id && last.machine_id != unknown && host.machine_id != unknown
 }
 
 fn halt_if_suspicious(end: &End) -> Result<(), JournalError> {
@@ -355,6 +368,7 @@ fn is_skip_untold(plan: &Plan, end: &End) -> bool {
     })
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "three independent facts of a start")]
 #[derive(Clone, Copy)]
 struct Begun {
     options: Options,
@@ -363,6 +377,7 @@ struct Begun {
     skip: bool,
     /// No skip is left to be told of.
     told: bool,
+    has_room: bool,
 }
 
 /// Begins the segment that this process will write, with what is not proven durable copied into it.
@@ -373,7 +388,7 @@ fn begin_segment<D: Disk>(
     begun: Begun,
     salts: &mut Salts,
 ) -> Result<Active<D::File>, JournalError> {
-    let Begun { options, host, store, skip, told } = begun;
+    let Begun { options, host, store, skip, told, has_room } = begun;
     let last = plan.segments.last();
     if Defect::AppendToDirtyTail.is_on()
         && let Some(last) = last
@@ -408,7 +423,7 @@ fn begin_segment<D: Disk>(
         copied_end: HEADER_BYTES + copies.bytes.len() as u64,
         resume_seq,
     };
-    Active::create(disk, header, &copies, options.segment_size)
+    Active::create(disk, header, &copies, Ahead { segment: options.segment_size, has_room })
 }
 
 /// The frames of the last segment that nothing proves to be durable, sealed anew for the next one.

@@ -84,14 +84,15 @@ impl Reserve {
         disk.sync_dir("").map_err(|source| JournalError::sync(RESERVE_FILE, source))
     }
 
-    /// Runs `act`; when it finds no room, gives the reserve up and runs it once more.
+    /// Runs `act`, which is told whether the reserve is there; when it finds no room, gives the
+    /// reserve up and runs it once more.
     pub(super) fn help<D: Disk, T>(
         &mut self,
         disk: &D,
-        mut act: impl FnMut(&D) -> Result<T, JournalError>,
+        mut act: impl FnMut(&D, bool) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        match act(disk) {
-            Err(error) if error.is_full() && self.release(disk)? => act(disk),
+        match act(disk, self.held) {
+            Err(error) if error.is_full() && self.release(disk)? => act(disk, self.held),
             result => result,
         }
     }

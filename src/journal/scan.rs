@@ -321,6 +321,11 @@ fn read_sealed<D: Disk>(
     }
     let arrived = walk.arrive();
     let reached = (walk.offset, walk.next_seq, walk.checksum);
+    if walk.len() < link.end {
+        // Padding alone may be missing: whatever cut the file did not stop at what we can do without.
+        let what = format!("the file ends before byte {}, which its successor names", link.end);
+        return Err(damage(disk, walk, (what, walk.next_seq), records, Survey::default()));
+    }
     if arrived.is_ok() && reached == (link.end, link.next_seq, link.checksum) {
         return Ok(());
     }

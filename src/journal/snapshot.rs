@@ -185,7 +185,8 @@ impl SnapshotLength {
 }
 
 /// Writes one snapshot; may be sent to a thread of its own. Dropped before
-/// [`SnapshotWriter::finish`], it leaves a `.tmp` file that the next one removes.
+/// [`SnapshotWriter::finish`] succeeded, it removes what it wrote; a crash leaves a `.tmp` file, which
+/// the next start removes.
 #[derive(Debug)]
 pub struct SnapshotWriter<D: Disk> {
     disk: D,
@@ -199,6 +200,8 @@ pub struct SnapshotWriter<D: Disk> {
     batch: Batch,
     buffer: Vec<u8>,
     mark: u64,
+    /// It has its name.
+    finished: bool,
 }
 
 /// A snapshot that is durable and was read back; goes to [`super::Journal::snapshot_done`].
@@ -219,11 +222,9 @@ impl<D: Disk> SnapshotWriter<D> {
         let path = snapshot_path(header.first_seq);
         let aside = format!("{path}.tmp");
         remove_if_there(&disk, &aside)?;
-        let mut file =
+        let file =
             disk.create(&aside).map_err(|source| JournalError::io("create", &aside, source))?;
-        write_all_at(&mut file, 0, &header.encode(FileKind::Snapshot))
-            .map_err(|source| JournalError::io("write", &aside, source))?;
-        Ok(Self {
+        let mut writer = Self {
             disk,
             file,
             path,
@@ -235,7 +236,11 @@ impl<D: Disk> SnapshotWriter<D> {
             batch: Batch::new(),
             buffer: Vec::new(),
             mark,
-        })
+            finished: false,
+        };
+        write_all_at(&mut writer.file, 0, &header.encode(FileKind::Snapshot))
+            .map_err(|source| JournalError::io("write", &writer.aside, source))?;
+        Ok(writer)
     }
 
     /// The sequence the snapshot stands at.
@@ -295,12 +300,23 @@ impl<D: Disk> SnapshotWriter<D> {
         let found = verify_at(&self.disk, blank, Some(self.header.store), &mut |_| Ok(()))?;
         if found != wanted {
             let what = found.fault.unwrap_or_else(|| "it is shorter than it was".to_owned());
-            return Err(JournalError::SnapshotUnreadable { file: self.aside, what });
+            return Err(JournalError::SnapshotUnreadable { file: wanted.file, what });
         }
         let rename = self.disk.rename(&self.aside, &self.path);
         rename.map_err(|source| JournalError::io("rename", &self.aside, source))?;
+        self.finished = true;
         let sync = self.disk.sync_dir(SNAPSHOT_DIR);
         sync.map_err(|source| JournalError::sync(SNAPSHOT_DIR, source))?;
         Ok(SnapshotDone { seq, records: self.records, bytes: self.offset, mark: self.mark })
+    }
+}
+
+impl<D: Disk> Drop for SnapshotWriter<D> {
+    fn drop(&mut self) {
+        if !self.finished {
+            // What was given up for want of room must not keep the room it took. A file that can't
+            // be removed now is removed by the next start.
+            let _left_over = remove_if_there(&self.disk, &self.aside);
+        }
     }
 }

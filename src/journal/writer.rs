@@ -1,6 +1,6 @@
 //! The writer: one frame, one write, one sync.
 
-use super::active::{Active, Copies};
+use super::active::{Active, Ahead, Copies};
 use super::compact::Kept;
 use super::disk::Disk;
 use super::error::JournalError;
@@ -133,7 +133,9 @@ impl<D: Disk> Journal<D> {
         if self.options.segment_size < end && !self.active.is_empty() {
             self.rotate()?;
         }
-        self.active.allocate_for(length)?;
+        if self.reserve.is_held() {
+            self.active.allocate_for(length)?;
+        }
         let slot = Slot {
             salt: self.active.salt,
             offset: self.active.offset,
@@ -144,7 +146,7 @@ impl<D: Disk> Journal<D> {
         self.buffer.clear();
         let checksum = frame::encode(batch, slot, &mut self.buffer);
         let (active, buffer) = (&mut self.active, &self.buffer);
-        self.reserve.help(&self.disk, |_| active.write(buffer))?;
+        self.reserve.help(&self.disk, |_, _| active.write(buffer))?;
         self.active.checksum = checksum;
         self.dirty = true;
         self.next_seq = first_seq + u64::from(batch.len());
@@ -196,9 +198,10 @@ impl<D: Disk> Journal<D> {
             copied_end: HEADER_BYTES,
             resume_seq: self.next_seq,
         };
-        let size = self.options.segment_size;
+        let segment = self.options.segment_size;
         let copies = Copies::default();
-        let make = |disk: &D| Active::create(disk, header, &copies, size);
+        let make =
+            |disk: &D, has_room| Active::create(disk, header, &copies, Ahead { segment, has_room });
         let next = self.reserve.help(&self.disk, make)?;
         self.kept.add_segment(number, self.next_seq, self.active.len());
         self.active = next;
@@ -268,12 +271,15 @@ impl<D: Disk> Journal<D> {
         })
     }
 
-    /// Fails when the current segment no longer has its name: somebody removed the data directory
-    /// under this process, and further commits would go nowhere.
-    pub fn check_still_there(&self) -> Result<(), JournalError> {
-        let path = &self.active.path;
-        let file = self.disk.open_read(path);
-        file.map(drop).map_err(|source| JournalError::io("find", path, source))
+    /// Fails when the current segment no longer has its name: somebody removed, moved or covered
+    /// the data directory under this process, and further commits would go nowhere.
+    pub fn check_still_there(&mut self) -> Result<(), JournalError> {
+        self.guard(|journal| {
+            if journal.active.is_still_there(&journal.disk)? {
+                return Ok(());
+            }
+            Err(JournalError::Vanished { file: journal.active.path.clone() })
+        })
     }
 
     /// Record bytes committed since the newest snapshot began.

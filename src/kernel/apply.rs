@@ -1,8 +1,8 @@
 //! The only writer of the state: one event at a time, live and in replay alike.
 
 use super::event::{
-    Checkpointed, Ended, Event, Heard, Hurried, Leased, Moved, Refused, Stamp, Standing, Started,
-    StopRequested, Submitted, WorkerJoined, WorkerMoved,
+    Checkpointed, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused, Stamp, Standing,
+    Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
 };
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
 use super::shared::Shared;
@@ -11,6 +11,7 @@ use super::status::{IllegalEdge, Outcome, Reason, Status};
 use super::task::{Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Task, Transition};
 use super::text::Text;
 use crate::defect::Defect;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// An event that cannot follow the state: a bug of ours, or a damaged journal.
@@ -62,6 +63,7 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Event::WorkerMoved(event) => worker_moved(state, stamp, event),
         Event::Refused(event) => refused(state, stamp, event),
         Event::Started(event) => started(state, stamp, event),
+        Event::Forgotten(event) => forgotten(state, event),
     }
     .map_err(|problem| match problem {
         Problem::Edge(task, edge) => IllegalEvent::Edge { task, edge },
@@ -129,6 +131,7 @@ fn life(task: &mut Task) -> &mut Life {
 fn enter(task: &mut Task, stamp: &Stamp, to: Status, reason: Reason, line: &Line<'_>) {
     let from = task.status;
     task.status = to;
+    life(task).ended = to.is_terminal().then_some(stamp.life);
     life(task).transitions.push(Transition {
         seq: stamp.seq,
         at: stamp.wall,
@@ -435,6 +438,25 @@ fn started(state: &mut State, stamp: &Stamp, event: &Started) -> Applied {
         let waiting: Vec<_> = state.with_status(Status::Retrying).map(|task| task.id).collect();
         for id in waiting {
             state.change(id, stamp, |task| task.retry_count = 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn forgotten(state: &mut State, event: &Forgotten) -> Applied {
+    let mut seen = BTreeSet::new();
+    for id in &event.tasks {
+        let task = state.known(*id)?;
+        if !task.status.is_terminal() {
+            return Err(unfit(format!("task {id} is {} and has not ended", task.status)));
+        }
+        if !seen.insert(*id) {
+            return Err(unfit(format!("task {id} is named twice")));
+        }
+    }
+    for id in &event.tasks {
+        if let Some(task) = state.tasks.remove(*id) {
+            state.index.forget(&task);
         }
     }
     Ok(())

@@ -78,6 +78,8 @@ pub enum Event {
     Refused(Refused),
     /// The engine started.
     Started(Started),
+    /// Ended tasks left the state. Not synced on its own.
+    Forgotten(Forgotten),
 }
 
 /// A task was submitted.
@@ -394,6 +396,15 @@ pub struct Started {
     pub next_task: TaskId,
 }
 
+/// Ended tasks left the state, as retention has it; nothing of them is known any more.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Forgotten {
+    /// The tasks, each once; at most [`crate::limits::FORGOTTEN_PER_RECORD_MAX`].
+    #[n(0)]
+    pub tasks: Vec<TaskId>,
+}
+
 impl Event {
     /// The task that the event is about.
     pub fn task(&self) -> Option<TaskId> {
@@ -406,16 +417,19 @@ impl Event {
             Self::StopRequested(event) => Some(event.task),
             Self::Hurried(event) => Some(event.task),
             Self::Refused(event) => Some(event.task),
-            Self::Heard(_) | Self::WorkerJoined(_) | Self::WorkerMoved(_) | Self::Started(_) => {
-                None
-            }
+            Self::Heard(_)
+            | Self::WorkerJoined(_)
+            | Self::WorkerMoved(_)
+            | Self::Started(_)
+            | Self::Forgotten(_) => None,
         }
     }
 
-    /// Whether an answer that rests on it must wait until it is on disk. Losing the others only
-    /// shortens a lease, and a restart adds a grace.
+    /// Whether it must be on disk as soon as can be, for an answer rests on it. Losing a heartbeat
+    /// only shortens a lease, and a restart adds a grace; what was forgotten and is there again is
+    /// forgotten again.
     pub const fn is_durable(&self) -> bool {
-        !matches!(self, Self::Heard(_))
+        !matches!(self, Self::Heard(_) | Self::Forgotten(_))
     }
 
     /// The event's name in dumps and streams.
@@ -433,6 +447,7 @@ impl Event {
             Self::WorkerMoved(_) => "worker_moved",
             Self::Refused(_) => "refused",
             Self::Started(_) => "started",
+            Self::Forgotten(_) => "forgotten",
         }
     }
 }

@@ -49,6 +49,12 @@ pub struct Index {
     pub held: BTreeMap<WorkerId, BTreeSet<TaskId>>,
     /// Tasks by idempotency key.
     pub keys: BTreeMap<Text, TaskId>,
+    /// Ended tasks without an idempotency key, by when they ended.
+    pub ended: BTreeSet<(LifeTime, TaskId)>,
+    /// Ended tasks with one.
+    pub ended_keyed: BTreeSet<(LifeTime, TaskId)>,
+    /// The sum of [`Task::bytes`].
+    pub bytes: u64,
 }
 
 /// The clocks as far as the state has seen them; they decide whether a waiting task is due.
@@ -67,6 +73,10 @@ impl Index {
         if let Some(key) = task.key() {
             self.keys.insert(key.clone(), task.id);
         }
+        self.bytes = self.bytes.saturating_add(task.bytes());
+        if let Some(ended) = task.ended() {
+            self.ended_like(task).insert((ended, task.id));
+        }
         if let Some(lease) = task.lease() {
             self.lease_ends.insert((lease.ends, task.id));
             self.held.entry(lease.worker).or_default().insert(task.id);
@@ -74,6 +84,11 @@ impl Index {
         if task.status.is_waiting() {
             self.insert_waiting(task, seen);
         }
+    }
+
+    /// The set in which such a task is found once it has ended.
+    fn ended_like(&mut self, task: &Task) -> &mut BTreeSet<(LifeTime, TaskId)> {
+        if task.key().is_some() { &mut self.ended_keyed } else { &mut self.ended }
     }
 
     fn insert_waiting(&mut self, task: &Task, seen: Seen) {
@@ -114,9 +129,21 @@ impl Index {
         fronts.extend(to);
     }
 
+    /// Takes the entries of a task out that is no longer kept.
+    pub(super) fn forget(&mut self, task: &Task) {
+        self.remove(task);
+        if let Some(key) = task.key() {
+            self.keys.remove(key);
+        }
+    }
+
     /// Takes the entries of `task` out. Its key stays: it names the task for as long as the task
     /// is kept.
     pub(super) fn remove(&mut self, task: &Task) {
+        self.bytes = self.bytes.saturating_sub(task.bytes());
+        if let Some(ended) = task.ended() {
+            self.ended_like(task).remove(&(ended, task.id));
+        }
         if let Some(ids) = self.by_status.get_mut(&task.status) {
             ids.remove(task.id);
         }
@@ -167,6 +194,11 @@ impl Index {
         let slept = self.sleeping.first().filter(|(due, _)| *due <= seen.life);
         let dated = self.dated.first().filter(|(at, _)| *at <= seen.wall);
         slept.map(|(_, id)| *id).or_else(|| dated.map(|(_, id)| *id))
+    }
+
+    /// How many tasks have ended.
+    pub fn ended_count(&self) -> usize {
+        self.ended.len().saturating_add(self.ended_keyed.len())
     }
 
     /// How many tasks have that status.

@@ -20,10 +20,39 @@ pub struct Rules {
     pub rolling_lease: Millis,
     /// Losses a task may have.
     pub max_lost: u32,
+    /// How long ended tasks stay.
+    pub retention: Retention,
+    /// Bytes that all tasks together may take; a submission beyond it is refused.
+    pub max_state: u64,
     /// What holds for a type that has no rules of its own.
     pub fallback: KindRules,
     /// What holds for each type.
     pub kinds: BTreeMap<Text, KindRules>,
+}
+
+/// How long ended tasks stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// How long after its end a task goes.
+    pub finished: Millis,
+    /// How many ended tasks stay; those that ended first go first.
+    pub max_finished: usize,
+    /// How long after its end a task with an idempotency key stays at least, whatever the others
+    /// say.
+    pub keys: Millis,
+    /// Whether ended tasks are written to the archive before they go.
+    pub archive: bool,
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            finished: Millis::secs(7 * 24 * 3600),
+            max_finished: 100_000,
+            keys: Millis::secs(24 * 3600),
+            archive: false,
+        }
+    }
 }
 
 /// The rules of one task type.
@@ -86,6 +115,8 @@ impl Default for Rules {
             offline_after: Millis::secs(300),
             rolling_lease: Millis::secs(600),
             max_lost: 10,
+            retention: Retention::default(),
+            max_state: 256 << 20,
             fallback: KindRules::default(),
             kinds: BTreeMap::new(),
         }

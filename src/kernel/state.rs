@@ -1,9 +1,11 @@
 //! Everything that is known: the fold of all events so far.
 
+use super::decide::Rejection;
 use super::event::{Registration, Stamp, Standing, Started};
-use super::ids::{Fence, LifeTime, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
+use super::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
 use super::index::{Index, Queue, Rank, Seen};
+use super::rules::Retention;
 use super::status::Status;
 use super::table::Table;
 use super::task::Task;
@@ -83,6 +85,13 @@ impl State {
     /// The task with that id.
     pub fn task(&self, id: TaskId) -> Option<&Task> {
         self.tasks.get(id)
+    }
+
+    /// The task with that id, or why there is none.
+    pub fn task_or_why(&self, id: TaskId) -> Result<&Task, Rejection> {
+        let given = TaskId(0) < id && id < self.head.next_task;
+        let why = if given { Rejection::Forgotten(id) } else { Rejection::NoSuchTask(id) };
+        self.task(id).ok_or(why)
     }
 
     /// All tasks, oldest first. For tools and tests: its cost is that of all tasks.
@@ -194,6 +203,50 @@ impl State {
         (slept, self.index.dated.first().map(|(at, _)| *at))
     }
 
+    /// Bytes that all tasks take together, as [`Task::bytes`] counts.
+    pub const fn bytes(&self) -> u64 {
+        self.index.bytes
+    }
+
+    /// Ended tasks beyond the number that stays.
+    pub fn surplus(&self, retention: &Retention) -> usize {
+        self.index.ended_count().saturating_sub(retention.max_finished)
+    }
+
+    /// The ended tasks that need not stay by `now`, those that ended first at the front, at most
+    /// `max`. Costs as much as it finds.
+    pub fn outlived(&self, retention: &Retention, now: LifeTime, max: usize) -> Vec<TaskId> {
+        let Retention { finished, keys, .. } = *retention;
+        let mut surplus = self.surplus(retention);
+        let mut plain = self.index.ended.iter().peekable();
+        let mut keyed = self.index.ended_keyed.iter().peekable();
+        let mut found = Vec::new();
+        while found.len() < max {
+            let may_go = |ended: &LifeTime| 0 < surplus || ended.after(finished) <= now;
+            let first = plain.peek().filter(|(ended, _)| may_go(ended)).copied();
+            let first_keyed =
+                keyed.peek().filter(|(ended, _)| ended.after(keys) <= now && may_go(ended));
+            let next = match (first, first_keyed.copied()) {
+                (Some(one), Some(other)) if other < one => keyed.next(),
+                (None, Some(_)) => keyed.next(),
+                (Some(_), _) => plain.next(),
+                (None, None) => break,
+            };
+            found.extend(next.map(|(_, id)| *id));
+            surplus = surplus.saturating_sub(1);
+        }
+        found
+    }
+
+    /// When the next ended task need not stay any longer.
+    pub fn next_outlived(&self, retention: &Retention) -> Option<LifeTime> {
+        let Retention { finished, keys, .. } = *retention;
+        let stay = if 0 < self.surplus(retention) { Millis(0) } else { finished };
+        let plain = self.index.ended.first().map(|(ended, _)| ended.after(stay));
+        let keyed = self.index.ended_keyed.first().map(|(ended, _)| ended.after(stay.max(keys)));
+        plain.into_iter().chain(keyed).min()
+    }
+
     /// A consistent image of the state as it is, for a snapshot.
     pub fn image(&self) -> Image {
         Image { head: self.head.clone(), tasks: self.tasks.clone(), workers: self.workers.clone() }
@@ -247,6 +300,9 @@ impl State {
         same("lease_ends", self.index.lease_ends == fresh.lease_ends)?;
         same("held", self.index.held == fresh.held)?;
         same("keys", self.index.keys == fresh.keys)?;
+        same("ended", self.index.ended == fresh.ended)?;
+        same("ended_keyed", self.index.ended_keyed == fresh.ended_keyed)?;
+        same("bytes", self.index.bytes == fresh.bytes)?;
         same("waiting", waiting(&self.index) == waiting(&fresh))?;
         same("ready_count", ready(&self.index).count() == self.index.ready_count())?;
         let oldest = ready(&self.index).map(|(_, due, _)| due).min();
@@ -273,6 +329,10 @@ fn check_task(task: &Task) -> Result<(), String> {
     }
     if task.stop().is_some() && !task.status.is_leased() {
         return Err(format!("task {id} is {} and still has a stop to obey", task.status));
+    }
+    let has_ended = task.life.as_ref().is_some_and(|life| life.ended.is_some());
+    if has_ended && !task.status.is_terminal() {
+        return Err(format!("task {id} is {} and has ended", task.status));
     }
     if task.max_retry < task.retry_count && task.status == Status::Retrying {
         return Err(format!("task {id} is RETRYING after its retries are used up"));

@@ -195,6 +195,9 @@ pub struct Life {
     /// The last progress of the current attempt.
     #[n(8)]
     pub progress: Option<Progress>,
+    /// When the task ended, on the life clock.
+    #[n(9)]
+    pub ended: Option<LifeTime>,
 }
 
 /// A handler's own account of how far it came; the next attempt receives it.
@@ -366,7 +369,79 @@ impl Life {
     }
 }
 
+/// What a task counts for before anything of its own: its place in the table and in the indexes.
+const TASK_BYTES: u64 = 200;
+
+/// What each attempt that is kept counts for before its texts.
+const ATTEMPT_BYTES: u64 = 256;
+
+/// What each line of history counts for before its text.
+const TRANSITION_BYTES: u64 = 128;
+
+fn length(text: Option<&Text>) -> u64 {
+    text.map_or(0, |text| u64::try_from(text.len()).unwrap_or(u64::MAX))
+}
+
+impl TaskSpec {
+    /// What the task counts for against `max_state` when it is submitted; see [`Task::bytes`].
+    pub fn bytes(&self) -> u64 {
+        let texts = [Some(&self.payload), self.key.as_ref(), self.checkpoint.as_ref()];
+        texts.into_iter().map(length).fold(TASK_BYTES, u64::saturating_add)
+    }
+}
+
 impl Task {
+    /// What the task counts for against `max_state`, in bytes: 200, the lengths of its payload,
+    /// key, checkpoint, result and error, for each attempt that is kept 256 and the lengths of its
+    /// texts, and for each line of history that is kept 128 and the length of its note.
+    ///
+    /// A text that several of these share in memory counts for each of them, for after a restart
+    /// they do not share it. The name of the type is shared by all tasks and counts for none.
+    pub fn bytes(&self) -> u64 {
+        let own = [Some(&self.payload), self.key()].into_iter().map(length);
+        let own = own.fold(TASK_BYTES, u64::saturating_add);
+        let Some(life) = self.life.as_deref() else { return own };
+        let checkpoint = life.checkpoint.as_ref().map(|checkpoint| &checkpoint.data);
+        let texts = [checkpoint, life.result.as_ref(), life.error.as_ref()].into_iter().map(length);
+        let attempts = life.attempts.iter().map(|attempt| {
+            let error = attempt.end.as_ref().and_then(|end| end.error.as_ref());
+            let texts = length(error).saturating_add(length(Some(&attempt.worker_name)));
+            texts.saturating_add(ATTEMPT_BYTES)
+        });
+        let lines = life.transitions.iter();
+        let lines = lines.map(|line| length(line.note.as_ref()).saturating_add(TRANSITION_BYTES));
+        texts.chain(attempts).chain(lines).fold(own, u64::saturating_add)
+    }
+
+    /// When it ended, on the life clock; none while it has not. What was recorded before this was
+    /// kept counts from when it was due.
+    pub fn ended(&self) -> Option<LifeTime> {
+        let ended = self.life.as_ref().and_then(|life| life.ended);
+        self.status.is_terminal().then(|| ended.unwrap_or(self.due))
+    }
+
+    /// A task that waits and has nothing to it.
+    #[cfg(test)]
+    pub(crate) fn pending(id: TaskId) -> Self {
+        Self {
+            id,
+            kind: "job".into(),
+            payload: "null".into(),
+            status: Status::Pending,
+            priority: 100,
+            due: LifeTime(0),
+            retry_count: 0,
+            max_retry: 5,
+            lost_count: 0,
+            timeout: None,
+            created: Timestamp(0),
+            updated: Timestamp(0),
+            born: Seq(1),
+            extra: None,
+            life: None,
+        }
+    }
+
     /// The lease, while the task is RUNNING or LOST.
     pub fn lease(&self) -> Option<&Lease> {
         self.life.as_ref()?.lease.as_ref()

@@ -593,6 +593,53 @@ fn a_long_life_keeps_its_first_and_last_lines_and_counts_the_rest() {
 }
 
 #[test]
+fn a_task_that_is_tried_for_ever_does_not_grow() {
+    let mut w = World::new();
+    let worker = w.join(1);
+    w.submit(|spec| spec.max_retry = u32::MAX);
+    let mut bytes = Vec::new();
+    for round in 1..=300_u32 {
+        w.wait(4_000_000);
+        w.lease(worker, 1);
+        let report = EndReport {
+            outcome: Outcome::Retryable,
+            started: true,
+            exit_code: Some(1),
+            signal: None,
+            result: None,
+            error: Some("e".repeat(4096).into()),
+        };
+        w.tell(&Command::End { proof: w.proof(1), report });
+        let task = w.state.task(TaskId(1)).unwrap();
+        let life = task.life.as_ref().unwrap();
+        assert!(life.attempts.len() <= 20 && life.transitions.iter().count() <= 200);
+        assert_eq!((life.attempt_count, life.attempts.back().unwrap().number), (round, round));
+        bytes.push(task.bytes());
+    }
+    assert_eq!(bytes[150..], [bytes[299]; 150], "it grows");
+    // A hundred lines with an error, twenty attempts with the same.
+    assert!(bytes[299] < 1 << 20, "{} bytes", bytes[299]);
+}
+
+/// An end that an older version recorded has no time on the life clock.
+#[test]
+fn an_ended_task_without_the_time_of_its_end_counts_from_when_it_was_due() {
+    let mut w = World::new();
+    w.submit(|_| {});
+    w.wait(500);
+    w.act(1, Verb::Cancel);
+    let mut image = w.state.image();
+    let mut task = image.tasks.remove(TaskId(1)).unwrap();
+    assert_eq!(task.ended(), Some(super::ids::LifeTime(500)));
+    task.life.as_mut().unwrap().ended = None;
+    assert_eq!(task.ended(), Some(super::ids::LifeTime(0)));
+    image.tasks.insert(task);
+    let old = State::restore(image);
+    old.check().unwrap();
+    assert_eq!(old.next_outlived(&w.rules.retention), Some(super::ids::LifeTime(604_800_000)));
+}
+
+#[test]
 fn restoring_an_image_gives_the_same_state() {
     let mut w = World::new();
     let worker = w.join(3);

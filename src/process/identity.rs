@@ -128,19 +128,12 @@ pub fn is_alive(process: &ProcessId) -> io::Result<bool> {
     Ok(stat.is_some_and(|stat| stat.start_time == process.start_time && stat.is_living()))
 }
 
-/// A name for this machine that outlives reboots. Minimal hosts have no `/etc/machine-id`; then
-/// the firmware's serial number serves, then the host name.
-pub fn machine_id() -> String {
-    const SOURCES: &[&str] = &[
-        "/etc/machine-id",
-        "/var/lib/dbus/machine-id",
-        "/sys/class/dmi/id/product_uuid",
-        "/proc/device-tree/serial-number",
-    ];
-    SOURCES.iter().find_map(|source| machine_id_in(Path::new(source))).unwrap_or_else(|| {
-        let host = rustix::system::uname();
-        format!("host:{}", host.nodename().to_string_lossy())
-    })
+/// A name for this machine that outlives reboots, if it has one that every user sees alike. Minimal
+/// hosts have no `/etc/machine-id`; boards have a serial number then.
+pub fn machine_id() -> Option<String> {
+    const SOURCES: &[&str] =
+        &["/etc/machine-id", "/var/lib/dbus/machine-id", "/proc/device-tree/serial-number"];
+    SOURCES.iter().find_map(|source| machine_id_in(Path::new(source)))
 }
 
 fn machine_id_in(source: &Path) -> Option<String> {

@@ -49,6 +49,17 @@ impl Litter {
     }
 }
 
+/// Removes whatever workers of another machine left: it names processes there.
+pub(crate) fn forget_all(run_dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(run_dir)? {
+        let entry = entry?;
+        if !entry.file_type()?.is_dir() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

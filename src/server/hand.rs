@@ -274,3 +274,23 @@ impl Hand {
         Ok(Pending { answer, takes_back: Some((self.clone(), from)) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::INPUTS_QUEUED_MAX;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_full_queue_is_busy_and_nothing_waits() {
+        let (to, inbox) = sync_channel(INPUTS_QUEUED_MAX);
+        let hand = Hand::new(to);
+        let ask = || hand.read(|_| ()).map(drop);
+        for _ in 0..INPUTS_QUEUED_MAX {
+            ask().unwrap();
+        }
+        assert_eq!(ask().unwrap_err().code, Code::Busy);
+        drop(inbox);
+        assert_eq!(ask().unwrap_err().code, Code::ShuttingDown);
+    }
+}

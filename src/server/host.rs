@@ -9,16 +9,18 @@ use super::claims;
 use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
 use super::pulse::Pulse;
+use super::remains;
 use super::watches::Watches;
 use crate::clock::{Clock, Until};
-use crate::engine::{Engine, Input, Output, Recorded, Ticket};
+use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
 use crate::journal::{JournalError, RealDisk};
 use crate::kernel::event::{Event, Standing};
-use crate::kernel::ids::{Fence, Millis, Moment, TaskId};
+use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, TaskId};
+use crate::kernel::task::Task;
 use crate::limits::INPUTS_PER_TURN_MAX;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
 use std::time::Duration;
 
 /// The engine on the real disk.
@@ -26,6 +28,9 @@ pub(crate) type Core = Engine<RealDisk>;
 
 /// How long to wait before a sweep is tried again that could not kill everything.
 const SWEEP_AGAIN: Millis = Millis::secs(5);
+
+/// How often the logs are looked through at most.
+const SURVEY_EVERY: Millis = Millis::secs(60);
 
 /// What is known after a turn, all of it durable.
 pub(crate) struct Facts<'a> {
@@ -52,6 +57,7 @@ pub(crate) type SnapshotJob =
 pub(crate) struct Helpers {
     pub(crate) sweeper: SyncSender<SweepJob>,
     pub(crate) snapshots: SyncSender<SnapshotJob>,
+    pub(crate) remains: SyncSender<remains::Job>,
 }
 
 /// Everything the engine's thread owns.
@@ -78,6 +84,10 @@ struct Waiting {
     sweeping: usize,
     /// Sweeps to be tried again, and when on the monotonic clock.
     again: Vec<(Millis, TaskId, Fence)>,
+    /// When the logs were last looked through, on the life clock.
+    surveyed: LifeTime,
+    /// Whether the archive was in trouble when it was last told of.
+    archive_in_trouble: bool,
     stop: bool,
 }
 
@@ -97,6 +107,7 @@ impl Host {
         let now = self.clock.now();
         self.publish(outputs, now);
         self.collect_claims();
+        self.survey(now.life);
         while !self.state.stop {
             self.gather();
             self.pulse.work();
@@ -104,6 +115,7 @@ impl Host {
             let inputs = std::mem::take(&mut self.state.inputs);
             let outputs = self.engine.step(inputs, now)?;
             self.publish(outputs, now);
+            self.tell_of_the_archive();
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }
@@ -160,7 +172,8 @@ impl Host {
         if wake.now {
             return Some(Duration::ZERO);
         }
-        let until = Until { service: wake.service, life: wake.life, wall: wake.wall };
+        let Wake { service, life, wall, unhurried, now: _ } = wake;
+        let until = Until { service, life, wall, unhurried };
         let planned = self.clock.plan(until);
         let again = self.state.again.iter().map(|(at, ..)| *at).min();
         let again = again.map(|at| at.0.saturating_sub(crate::clock::monotonic().0));
@@ -215,6 +228,7 @@ impl Host {
                     self.state.sweeping = self.state.sweeping.saturating_add(1);
                     self.sweep(task, fence);
                 }
+                Output::Archive(tasks) => self.archive(tasks, now),
                 Output::Events(events) => collect |= self.publish_events(events, now),
                 Output::Snapshot { image, writer } => {
                     if self.helpers.snapshots.try_send((image, writer)).is_err() {
@@ -231,7 +245,7 @@ impl Host {
     /// Hands events on; whether one of them may have left claims that nobody can use any more.
     fn publish_events(&mut self, events: Vec<Recorded>, now: Moment) -> bool {
         let facts = Facts { engine: &self.engine, now };
-        let mut collect = false;
+        let (mut collect, mut ended) = (false, false);
         for recorded in &events {
             self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
             collect |= match &recorded.event {
@@ -239,9 +253,59 @@ impl Host {
                 Event::Moved(moved) => moved.to.is_waiting(),
                 _ => false,
             };
+            ended |= matches!(recorded.event, Event::Ended(_));
+            if let Event::Forgotten(forgotten) = &recorded.event {
+                self.remain(remains::Job::Forgotten(forgotten.tasks.clone()));
+            }
         }
         self.state.feeds.publish(events);
+        // What wrote logs has ended: the time to look is now, and no timer is needed.
+        if ended && self.state.surveyed.after(SURVEY_EVERY) <= now.life {
+            self.survey(now.life);
+        }
         collect
+    }
+
+    fn survey(&mut self, now: LifeTime) {
+        self.state.surveyed = now;
+        self.remain(remains::Job::Survey);
+    }
+
+    /// A full queue is no harm: the next survey finds what was left.
+    fn remain(&self, job: remains::Job) {
+        if self.helpers.remains.try_send(job).is_err() {
+            tracing::debug!("what ended tasks left is seen to another time");
+        }
+    }
+
+    /// Hands tasks to the thread that writes the archive; when it is too busy the engine is told,
+    /// and tries again later.
+    fn archive(&mut self, tasks: Vec<Task>, now: Moment) {
+        let job = remains::Job::Archive(tasks, now);
+        if let Err(TrySendError::Full(job) | TrySendError::Disconnected(job)) =
+            self.helpers.remains.try_send(job)
+            && let remains::Job::Archive(tasks, _) = job
+        {
+            let tasks = tasks.iter().map(|task| task.id).collect();
+            let written = Err("the thread that writes it is busy".to_owned());
+            self.state.inputs.push(Input::Archived { tasks, written });
+        }
+    }
+
+    /// One message when the archive fails, and one when it works again.
+    fn tell_of_the_archive(&mut self) {
+        let trouble = self.engine.archive_trouble();
+        if trouble.is_some() == self.state.archive_in_trouble {
+            return;
+        }
+        if let Some(why) = trouble {
+            tracing::error!(
+                "the archive: {why}; ended tasks stay until it can be written, tried every minute"
+            );
+        } else {
+            tracing::info!("the archive can be written again");
+        }
+        self.state.archive_in_trouble = trouble.is_some();
     }
 
     fn read(&mut self, now: Moment) {
@@ -287,6 +351,47 @@ impl Reply {
         match self {
             Self::Plain(to) => Delivery::Answers(to, answers),
             Self::Seen(look) => look(facts, answers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Start;
+    use crate::journal::{self, Options};
+    use crate::kernel::rules::Rules;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_turn_takes_512_inputs_and_leaves_the_rest_for_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::open(dir.path()).unwrap();
+        let machine = journal::Host { machine_id: [0; 16], boot_id: [0; 16], random: 1 };
+        let (mut engine, _) =
+            Engine::open(disk, Options::default(), machine, Rules::default()).unwrap();
+        let mut clock = Clock::resume(engine.state().head(), "boot", Millis(0));
+        let start = Start {
+            version: "1".into(),
+            boot_id: "boot".into(),
+            boot_clock: crate::clock::read().boot,
+            skipped_ahead: false,
+            dead: Vec::new(),
+        };
+        let outputs = engine.start(start, clock.now()).unwrap();
+        let (to, inbox) = sync_channel(4096);
+        let (sweeper, _sweeps) = sync_channel(1);
+        let (snapshots, _images) = sync_channel(1);
+        let (remains, _jobs) = sync_channel(1);
+        let helpers = Helpers { sweeper, snapshots, remains };
+        let (outbox, pulse) = (Arc::default(), Arc::default());
+        let mut host = Host::new((engine, clock), inbox, outbox, pulse, helpers);
+        drop(outputs);
+        let input = || Message::Tell(Box::new(Input::Forget(Ticket(1))));
+        (0..1300).for_each(|_| to.send(input()).unwrap());
+        for expected in [512, 512, 276] {
+            host.gather();
+            assert_eq!(std::mem::take(&mut host.state.inputs).len(), expected);
         }
     }
 }

@@ -112,7 +112,7 @@ async fn first_attempt(app: &App, task: TaskId) -> Result<(), Failure> {
 
 async fn which(app: &App, task: TaskId, attempt: Option<u32>) -> Result<Which, Failure> {
     let found = app.hand.read(move |facts| {
-        let known = facts.engine.state().task(task).ok_or(Rejection::NoSuchTask(task))?;
+        let known = facts.engine.state().task_or_why(task)?;
         let last = known.attempt_count();
         let attempt = attempt.unwrap_or(last);
         let running = attempt == last && known.lease().is_some();

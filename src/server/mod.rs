@@ -5,10 +5,11 @@
 //! through an input, and decides nothing about one.
 //!
 //! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
-//! what dead workers left; `snapshot`. Every queue between them is bounded; a full one answers
+//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs. Every queue between them is bounded; a full one answers
 //! "busy".
 
 mod app;
+mod archive;
 mod bulk;
 mod claims;
 mod data_dir;
@@ -24,6 +25,7 @@ mod peer;
 mod problems;
 mod pulse;
 mod readable;
+mod remains;
 mod replay;
 mod rules;
 mod run;

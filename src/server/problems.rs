@@ -47,6 +47,8 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::NoSuchTask(_) => {
             Problem::new(Code::NoSuchTask, detail).with_help("midwatch list")
         }
+        Rejection::Forgotten(_) => Problem::new(Code::NoSuchTask, detail)
+            .with_help("`[retention]` in the config says how long they stay, and names an archive"),
         Rejection::NoSuchWorker(_) => Problem::new(Code::NoSuchWorker, detail),
         Rejection::WrongStatus { task, status, .. } if status.is_terminal() => {
             let help = format!("to run it again as a new task: midwatch retry {task}");
@@ -62,5 +64,9 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::StillHeld(_) | Rejection::Needless => Problem::new(Code::WrongStatus, detail),
         Rejection::NoSpace => Problem::new(Code::NoSpace, detail)
             .with_help("free space there; tasks that run can still record their end"),
+        Rejection::StateFull { .. } => Problem::new(Code::OverLimit, detail).with_help(
+            "wait until waiting tasks have run, let ended ones go sooner (`retention.finished`, \
+             `retention.max_finished`), or raise `retention.max_state` as far as memory allows",
+        ),
     }
 }

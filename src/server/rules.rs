@@ -4,16 +4,20 @@
 use crate::config::{self, Config};
 use crate::journal;
 use crate::kernel::ids::Millis;
-use crate::kernel::rules::{KindRules, RetryPolicy, Rules};
+use crate::kernel::rules::{KindRules, Retention, RetryPolicy, Rules};
 use crate::kernel::text::Text;
 use std::collections::BTreeMap;
+
+// Every size of a segment that the config takes is one that the journal takes.
+const _: () = assert!(config::SEGMENT_BYTES_MAX <= journal::segment::SEGMENT_BYTES_MAX);
+const _: () = assert!(journal::segment::SEGMENT_BYTES_MIN <= config::SEGMENT_BYTES_MIN);
 
 /// The type of ad-hoc commands.
 pub const EXEC: &str = "exec";
 
 /// The rules that a config sets.
 pub fn rules_from(config: &Config) -> Rules {
-    let Config { worker, retry, handlers, .. } = config;
+    let Config { worker, retry, handlers, retention, .. } = config;
     let defaults = Rules::default();
     let kinds = handlers.iter().map(|(name, handler)| {
         let rules = KindRules {
@@ -29,6 +33,13 @@ pub fn rules_from(config: &Config) -> Rules {
         offline_after: worker.offline_after,
         rolling_lease: defaults.rolling_lease.max(worker.heartbeat.times(4)),
         max_lost: retry.max_lost,
+        retention: Retention {
+            finished: retention.finished,
+            max_finished: usize::try_from(retention.max_finished).unwrap_or(usize::MAX),
+            keys: retention.keys,
+            archive: retention.archive.is_some(),
+        },
+        max_state: retention.max_state,
         fallback: KindRules { retry: policy(retry), ..KindRules::default() },
         kinds: kinds.collect(),
     }

@@ -1,22 +1,26 @@
 //! The life of the server: lock, recover, serve, close.
 
 use super::app::{App, LARGE_BODIES_MAX};
+use super::archive::Archive;
 use super::hand::{Hand, Message, Outbox};
 use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
 use super::host::{Core, Helpers, Host};
 use super::peer::{Doors, find_group};
 use super::pulse::Pulse;
+use super::remains::{self, Remains};
 use super::replay::Replayer;
 use super::rules::{Kinds, journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::{data_dir, deaths, http};
+use super::{claims, data_dir, deaths, http};
 use crate::clock::{self, Clock};
 use crate::config::{Config, Fsync};
 use crate::engine::{Engine, Output, Start};
 use crate::journal::{self, JournalError, RealDisk};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
+use crate::kernel::rules::Rules;
+use crate::kernel::status::Reason;
 use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
 use crate::process;
 use sha2::{Digest, Sha256};
@@ -31,8 +35,9 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot, watch};
 
-/// How often the supervisor is told that all is well.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// How often the supervisor is told that all is well, as it expects it; more would only wake an idle
+/// machine.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 
 /// Descriptors that are not for connections: the journal, snapshots, logs that are read, pidfds.
 const DESCRIPTORS_KEPT: usize = 512;
@@ -52,6 +57,8 @@ pub struct ServerOptions {
     pub probe: Option<OwnedFd>,
     /// Whether SIGTERM and SIGINT stop the server.
     pub signals: bool,
+    /// Whether to take over a data directory that another machine wrote last.
+    pub adopt: bool,
 }
 
 /// Why the server did not start, or ended.
@@ -111,13 +118,13 @@ impl ServerError {
 /// open the socket. Fails when any of it does; a storage error later on ends it too, and whoever
 /// still waits for an answer does not get one.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
-    let ServerOptions { config, lifeline, probe, signals } = options;
+    let ServerOptions { config, lifeline, probe, signals, adopt } = options;
     let data_dir = data_dir::make_data_dir(&config).map_err(ServerError::refused)?;
     // Held until the very end, after the socket is gone.
     let _lock = data_dir::lock(&data_dir)?;
     let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
     let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
-    let opened = open(&config, &data_dir)?;
+    let opened = open(&config, &data_dir, adopt)?;
     drop(recovering);
     let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -169,23 +176,30 @@ struct Opened {
     workers: Vec<(WorkerId, Registration)>,
 }
 
-fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
+fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerError> {
     let machine = |error: io::Error| ServerError::host("read", Path::new("/proc"), &error);
     let boot_id = process::boot_id().map_err(machine)?;
     let disk =
         RealDisk::open(data_dir).map_err(|error| ServerError::host("open", data_dir, &error))?;
     let host = journal::Host {
-        machine_id: short(&process::machine_id()),
+        machine_id: process::machine_id().map_or([0; 16], |id| short(&id)),
         boot_id: short(&boot_id),
         random: rand::random(),
     };
-    let (mut engine, recovery) = recover(disk, config, host)?;
+    let options = journal::Options { adopt, ..journal_options(config) };
+    let (mut engine, recovery) = recover(disk, options, host, rules_from(config))?;
     engine.set_snapshot_after(config.journal.snapshot_after);
     let run_dir = data_dir.join("run");
-    let dead = engine
-        .state()
-        .workers()
-        .filter_map(|worker| Some((worker.id, deaths::verdict(worker, &run_dir, &boot_id)?)));
+    if recovery.adopted {
+        claims::forget_all(&run_dir)
+            .map_err(|error| ServerError::host("clear", &run_dir, &error))?;
+    }
+    let verdict = |worker| {
+        let elsewhere = recovery.adopted.then_some(Reason::HostRebooted);
+        elsewhere.or_else(|| deaths::verdict(worker, &run_dir, &boot_id))
+    };
+    let workers = engine.state().workers();
+    let dead = workers.filter_map(|worker| Some((worker.id, verdict(worker)?)));
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id: boot_id.as_str().into(),
@@ -212,10 +226,10 @@ fn open(config: &Config, data_dir: &Path) -> Result<Opened, ServerError> {
 /// only then the refusal names its place; nothing has been written by then.
 fn recover(
     disk: RealDisk,
-    config: &Config,
+    options: journal::Options,
     host: journal::Host,
+    rules: Rules,
 ) -> Result<(Core, journal::Recovery), JournalError> {
-    let (options, rules) = (journal_options(config), rules_from(config));
     match Engine::open_with(disk.clone(), options, host, rules.clone(), Replayer::new()) {
         Err(JournalError::Refused { .. } | JournalError::RefusedStore { .. }) => {
             Engine::open(disk, options, host, rules)
@@ -274,7 +288,14 @@ async fn serve(
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),
     };
-    let helpers = start_helpers(&hand, ground).map_err(no_runtime)?;
+    let retention = &config.retention;
+    let archive = retention.archive.clone();
+    let remains = Remains {
+        logs: data_dir.join("logs"),
+        logs_max: retention.logs,
+        archive: archive.map(|path| Archive::new(path, opened.store.clone())),
+    };
+    let helpers = start_helpers(&hand, ground, remains).map_err(no_runtime)?;
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
@@ -371,14 +392,17 @@ impl Drop for AbortOnPanic {
     }
 }
 
-fn start_helpers(hand: &Hand, ground: Ground) -> io::Result<Helpers> {
+fn start_helpers(hand: &Hand, ground: Ground, remains: Remains) -> io::Result<Helpers> {
     let (sweeper, sweeps) = sync_channel(SWEEPS_QUEUED_MAX);
     let back = hand.clone();
     start_thread("sweep", move || helpers::sweeper(&sweeps, &back, &ground))?;
     let (snapshots, images) = sync_channel(1);
     let back = hand.clone();
     start_thread("snapshot", move || helpers::snapshots(&images, &back))?;
-    Ok(Helpers { sweeper, snapshots })
+    let (keeper, jobs) = sync_channel(remains::JOBS_QUEUED_MAX);
+    let back = hand.clone();
+    start_thread("remains", move || remains::keeper(&jobs, &back, &remains))?;
+    Ok(Helpers { sweeper, snapshots, remains: keeper })
 }
 
 fn start_engine(

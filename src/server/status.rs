@@ -71,6 +71,9 @@ impl Recovered {
             None => format!("{} records", recovery.records),
         };
         let mut line = format!("{base}; {tail}");
+        if recovery.adopted {
+            line.push_str("; taken over from another machine");
+        }
         for note in &recovery.notes {
             line.push_str("; ");
             line.push_str(note);
@@ -95,6 +98,7 @@ struct Look {
     figures: Figures,
     tasks: BTreeMap<String, u64>,
     seq: Seq,
+    state_bytes: (u64, u64),
     journal: Stats,
     attention: Vec<Attention>,
     image: Option<Image>,
@@ -120,7 +124,8 @@ pub(crate) async fn status(
     let with_image = digest.unwrap_or(0) != 0;
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let look = app.hand.read(move |facts| look(facts, with_image, uptime))?;
-    let Look { figures, tasks, seq, journal, mut attention, image } = look.await?;
+    let Look { figures, tasks, seq, state_bytes, journal, mut attention, image } = look.await?;
+    let (taken, max) = state_bytes;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
         Some(image) => {
@@ -155,6 +160,8 @@ pub(crate) async fn status(
         workers_offline: figures.offline,
         slots: figures.slots,
         slots_busy: figures.busy,
+        state_bytes: taken,
+        state_bytes_max: max,
         journal_segments: journal.segments,
         journal_bytes: journal.bytes,
         syncs: journal.syncs,
@@ -172,12 +179,16 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let state = facts.engine.state();
     let figures = figures(state, facts);
     let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
+    let state_bytes = (state.bytes(), facts.engine.rules().max_state);
+    let mut attention = of_the_tasks(state, figures, facts.now.wall, uptime);
+    attention.extend(of_the_bounds(state_bytes, facts.engine.archive_trouble()));
     Look {
         figures,
         tasks: Status::ALL.iter().map(count).collect(),
         seq: state.head().seq,
+        state_bytes,
         journal: facts.engine.journal().stats(),
-        attention: of_the_tasks(state, figures, facts.now.wall, uptime),
+        attention,
         image: with_image.then(|| state.image()),
     }
 }
@@ -262,6 +273,26 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
     points
 }
 
+/// What keeps new tasks out, or will.
+fn of_the_bounds((taken, max): (u64, u64), archive: Option<&str>) -> Vec<Attention> {
+    let mut points = Vec::new();
+    let config = ["midwatch config show".to_owned()];
+    if max.saturating_sub(taken) < max / 10 {
+        let what = format!(
+            "the tasks take {} of the {} that they may take together; beyond that new ones are \
+             refused",
+            bytes(taken),
+            bytes(max)
+        );
+        points.push(point(max.saturating_sub(taken) < max / 100, what, &config));
+    }
+    if let Some(why) = archive {
+        let what = format!("ended tasks stay, for the archive is in trouble: {why}");
+        points.push(point(false, what, &config));
+    }
+    points
+}
+
 /// Whether anything lies in the quarantine: it stays a matter until a person has seen to it.
 fn quarantine(data_dir: &Path) -> Option<Attention> {
     let dir = data_dir.join("quarantine");
@@ -340,6 +371,25 @@ mod tests {
         assert_eq!(told(Millis::secs(70), 1), None);
         let what = "no worker has been alive for 1 min, and 1 due tasks wait".to_owned();
         assert_eq!(told(Millis::secs(70), 0), Some((true, what)));
+    }
+
+    #[test]
+    fn a_nearly_full_state_and_an_archive_in_trouble_are_told() {
+        let points = of_the_bounds((91 << 20, 100 << 20), Some("no space"));
+        let told: Vec<_> = points.iter().map(|point| (point.critical, &*point.what)).collect();
+        assert_eq!(
+            told,
+            [
+                (
+                    false,
+                    "the tasks take 91 MiB of the 100 MiB that they may take together; beyond that \
+                     new ones are refused"
+                ),
+                (false, "ended tasks stay, for the archive is in trouble: no space"),
+            ]
+        );
+        assert!(of_the_bounds((999, 1000), None)[0].critical);
+        assert!(of_the_bounds((900, 1000), None).is_empty());
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(crate) async fn show(Shared(app): Shared<Arc<App>>, Path(id): Path<String>) 
 }
 
 fn sketch(facts: &Facts<'_>, id: TaskId) -> Result<Sketch, Rejection> {
-    let task = facts.engine.state().task(id).ok_or(Rejection::NoSuchTask(id))?;
+    let task = facts.engine.state().task_or_why(id)?;
     Ok(views::task(task, facts.now))
 }
 
@@ -70,7 +70,7 @@ fn sketch(facts: &Facts<'_>, id: TaskId) -> Result<Sketch, Rejection> {
 pub(crate) async fn history(Shared(app): Shared<Arc<App>>, Path(id): Path<String>) -> Answered {
     let id: TaskId = number("task", &id)?;
     let look = move |facts: &Facts<'_>| {
-        let task = facts.engine.state().task(id).ok_or(Rejection::NoSuchTask(id))?;
+        let task = facts.engine.state().task_or_why(id)?;
         Ok::<_, Rejection>(views::history(task, facts.now))
     };
     let (task, mut history) = app.hand.read(look)?.await??;
@@ -158,7 +158,7 @@ pub(crate) async fn act(
             Some(Err(rejection)) => return Err(rejection),
             _ => return Err(Rejection::Needless),
         };
-        let known = facts.engine.state().task(task).ok_or(Rejection::NoSuchTask(task))?;
+        let known = facts.engine.state().task_or_why(task)?;
         Ok(Acted { id: task, status: known.status, stop_requested: known.stop(), changed })
     })?;
     Ok(ok(&acted.await??))

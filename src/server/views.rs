@@ -267,7 +267,8 @@ fn reason(event: &Event) -> Option<Reason> {
         | Event::Hurried(_)
         | Event::WorkerJoined(_)
         | Event::Refused(_)
-        | Event::Started(_) => None,
+        | Event::Started(_)
+        | Event::Forgotten(_) => None,
     }
 }
 
@@ -294,6 +295,10 @@ fn note(event: &Event) -> Option<String> {
         Event::Heard(heard) => Some(format!("worker {}", heard.worker)),
         Event::Refused(refused) => Some(refused.note()),
         Event::Started(started) => Some(format!("version {}", started.version)),
+        Event::Forgotten(forgotten) => {
+            let plural = if forgotten.tasks.len() == 1 { "task" } else { "tasks" };
+            Some(format!("{} ended {plural}", forgotten.tasks.len()))
+        }
         Event::Checkpointed(_) | Event::Hurried(_) => None,
     }
 }

@@ -507,6 +507,11 @@ impl Disk for SimDisk {
         })
     }
 
+    fn is_still(&self, path: &str, file: &SimFile) -> io::Result<bool> {
+        // A look that changes nothing, fails never and counts for no call.
+        Ok(self.lock().store.find(path).is_ok_and(|found| found == file.file))
+    }
+
     fn free_space(&self) -> io::Result<u64> {
         self.call(Op::FreeSpace, "", |machine, _| Ok(machine.free()))
     }

@@ -1,7 +1,7 @@
 //! Starts of the simulated engine, and its ends.
 
 use super::worker::Worker;
-use super::world::{World, is_the_machines, options, rules};
+use super::world::{World, is_the_machines, options};
 use crate::engine::{Engine, Start, digest};
 use crate::journal::{Fsync, Host, TailClass};
 use crate::kernel::ids::{Fence, Millis, ServiceTime, TaskId, WorkerId};
@@ -14,7 +14,7 @@ impl World {
         let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: self.dice.word() };
         let options = options(self.weather.fsync);
         let before = self.disk.fork();
-        let opened = Engine::open(self.disk.clone(), options, host, rules());
+        let opened = Engine::open(self.disk.clone(), options, host, self.rules.clone());
         let (mut engine, recovery) = match opened {
             Ok(opened) => opened,
             Err(error) if error.is_full() || (self.is_ill() && is_the_machines(&error)) => {
@@ -27,10 +27,12 @@ impl World {
         if self.dice.one_in(4) {
             let found = digest(&engine.state().image());
             let host = Host { random: self.dice.word(), ..host };
-            let (again, _) = Engine::open(before, options, host, rules()).expect("recovers again");
+            let (again, _) =
+                Engine::open(before, options, host, self.rules.clone()).expect("recovers again");
             assert_eq!(digest(&again.state().image()), found, "I4: recovered twice, differently");
         }
-        let lost = self.account.recovered(engine.state(), self.may_lose);
+        let archive = self.rules.retention.archive;
+        let lost = self.account.recovered(engine.state(), self.may_lose, archive);
         self.may_lose = false;
         self.deeds.losses += u64::from(lost);
         let suspicious = matches!(recovery.tail, TailClass::Suspicious { .. });
@@ -93,6 +95,7 @@ impl World {
     pub(super) fn engine_dies(&mut self) {
         self.engine = None;
         self.sweeps.clear();
+        self.archiving.clear();
         self.snapshots.clear();
         self.account.engine_gone();
         for worker in &mut self.workers {
@@ -159,8 +162,9 @@ impl World {
         }
         let host = Host { machine_id: [7; 16], boot_id: [3; 16], random: 1 };
         let disk = self.disk.restarted();
-        let (again, recovery) = Engine::open(disk, options(self.weather.fsync), host, rules())
-            .expect("opens after a clean close");
+        let (again, recovery) =
+            Engine::open(disk, options(self.weather.fsync), host, self.rules.clone())
+                .expect("opens after a clean close");
         assert_eq!(digest(&again.state().image()), live, "I3: replay gives another state");
         assert!(recovery.clean_close, "a clean close is known as one");
     }

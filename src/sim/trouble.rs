@@ -134,6 +134,7 @@ impl World {
             return;
         }
         self.sweep_one();
+        self.archive();
         self.write_one_snapshot();
         self.turn(Vec::new());
         for place in 0..self.workers.len() {

@@ -121,4 +121,8 @@ deeds! {
     ended "tasks ended",
     /// Submissions refused for want of room.
     no_space "refusals for want of room",
+    /// Submissions refused because all tasks together would take too much.
+    state_full "refusals for want of state",
+    /// Ended tasks that were let go.
+    forgotten "ended tasks let go",
 }

@@ -9,12 +9,13 @@ use super::account::{Account, LOSSES_MAX};
 use super::weather::{Deeds, Weather};
 use super::worker::{Run, Worker};
 use super::{Dice, SimDisk, Turn};
-use crate::engine::{Engine, Input, Output, Ticket, write_snapshot};
+use crate::engine::{Engine, Input, Output, Recorded, Ticket, write_snapshot};
 use crate::journal::{Fsync, JournalError, Options};
-use crate::kernel::event::Actor;
+use crate::kernel::event::{Actor, Event};
 use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
-use crate::kernel::rules::{RetryPolicy, Rules};
+use crate::kernel::rules::{Retention, RetryPolicy, Rules};
 use crate::kernel::status::{Reason, Status};
+use crate::kernel::task::Task;
 use crate::kernel::{Answer, Command, Proof, Rejection, State};
 use std::collections::BTreeSet;
 
@@ -46,7 +47,10 @@ pub struct World {
     pub(super) tombstones: BTreeSet<Fence>,
     /// Attempts that had a process once.
     pub(super) claims: BTreeSet<Fence>,
+    pub(super) rules: Rules,
     pub(super) sweeps: Vec<(TaskId, Fence)>,
+    /// Ended tasks on their way to the archive.
+    pub(super) archiving: Vec<Task>,
     pub(super) snapshots: Vec<Output<SimDisk>>,
     next_ticket: u64,
     pub(super) faults_planned: bool,
@@ -67,8 +71,9 @@ pub(super) fn is_the_machines(error: &JournalError) -> bool {
     matches!(error, Io { .. } | NoSpace { .. } | Sync { .. })
 }
 
-/// Small spans, so that everything happens within a short run.
-pub(super) fn rules() -> Rules {
+/// Small spans, so that everything happens within a short run. Half of the runs keep few ended
+/// tasks, and half of those have an archive; a quarter takes few tasks in all.
+fn rules(dice: &mut Dice) -> Rules {
     let mut rules = Rules {
         heartbeat: Millis(1_000),
         suspect_after: Millis(3_000),
@@ -80,6 +85,17 @@ pub(super) fn rules() -> Rules {
     rules.fallback.retry = RetryPolicy::Exponential { base: Millis(500), cap: Millis(8_000) };
     rules.fallback.cancel_grace = Millis(500);
     rules.fallback.kill_grace = Millis(500);
+    if dice.one_in(2) {
+        rules.retention = Retention {
+            finished: Millis(1_000 << dice.below(8)),
+            max_finished: dice.below(20),
+            keys: Millis(1_000 << dice.below(8)),
+            archive: dice.one_in(2),
+        };
+    }
+    if dice.one_in(4) {
+        rules.max_state = 16 << 10;
+    }
     rules
 }
 
@@ -88,6 +104,7 @@ impl World {
     pub fn new(seed: u64, weather: Weather) -> Self {
         let mut dice = Dice::new(seed);
         let disk = SimDisk::new(dice.word());
+        let rules = rules(&mut dice);
         let clocks = Clocks { wall: 1 << 40, boot: 50, boot_id: 1, life: 0, service: 0, frozen: 0 };
         let mut world = Self {
             dice,
@@ -101,7 +118,9 @@ impl World {
             alive: BTreeSet::new(),
             tombstones: BTreeSet::new(),
             claims: BTreeSet::new(),
+            rules,
             sweeps: Vec::new(),
+            archiving: Vec::new(),
             snapshots: Vec::new(),
             next_ticket: 0,
             faults_planned: false,
@@ -253,15 +272,18 @@ impl World {
                     self.deeds.stale += answers.iter().filter(|a| refused(a)).count() as u64;
                     let full = |a: &Result<Answer, Rejection>| *a == Err(Rejection::NoSpace);
                     self.deeds.no_space += answers.iter().filter(|a| full(a)).count() as u64;
+                    let full = |a: &Result<Answer, Rejection>| {
+                        matches!(a, Err(Rejection::StateFull { .. }))
+                    };
+                    self.deeds.state_full += answers.iter().filter(|a| full(a)).count() as u64;
                     self.account.answered(to, answers);
                 }
                 Output::Events(events) => {
                     for recorded in &events {
-                        self.account.saw(recorded);
-                        let ended = recorded.to.is_some_and(Status::is_terminal);
-                        self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
+                        self.saw(recorded);
                     }
                 }
+                Output::Archive(tasks) => self.archiving = tasks,
                 Output::Sweep { task, fence } => {
                     let lease = self.state().and_then(|state| state.task(task)?.lease());
                     let over = lease.is_none_or(|lease| lease.ends.0 <= self.clocks.service);
@@ -271,6 +293,30 @@ impl World {
                 snapshot @ Output::Snapshot { .. } => self.snapshots.push(snapshot),
             }
         }
+    }
+
+    fn saw(&mut self, recorded: &Recorded) {
+        self.account.saw(recorded, self.rules.retention.archive);
+        let ended = recorded.to.is_some_and(Status::is_terminal);
+        self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
+        if let Event::Forgotten(forgotten) = &recorded.event {
+            self.deeds.forgotten += forgotten.tasks.len() as u64;
+        }
+    }
+
+    /// Writes what the engine wants in the archive; now and then that fails, or the engine dies
+    /// before it hears of it.
+    pub(super) fn archive(&mut self) {
+        let tasks = std::mem::take(&mut self.archiving);
+        if tasks.is_empty() {
+            return;
+        }
+        let written = if self.dice.one_in(4) { Err("full".to_owned()) } else { Ok(()) };
+        if written.is_ok() {
+            self.account.archived(&tasks);
+        }
+        let tasks = tasks.iter().map(|task| task.id).collect();
+        self.turn(vec![Input::Archived { tasks, written }]);
     }
 
     /// Does one of the sweeps that the engine asked for: whatever ran is killed, and nothing can
@@ -342,6 +388,7 @@ impl World {
         match self.dice.below(10) {
             0..3 => self.client(),
             3 => self.sweep_one(),
+            4 if self.dice.one_in(2) => self.archive(),
             4 => self.write_one_snapshot(),
             5 => drop(self.turn(Vec::new())),
             _ => {

@@ -19,8 +19,9 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 use tokio::time::Instant;
 
-/// How long one poll for leases or stops may wait in the engine.
-const POLL: Millis = Millis::secs(30);
+/// How long one poll for leases or stops may wait in the engine: as long as it lets one wait, for
+/// each renewal wakes both sides of an idle machine.
+const POLL: Millis = Millis::secs(60);
 
 /// Ends in one request: each may carry a result and an error, and all must fit one body.
 const ENDS_PER_REQUEST_MAX: usize = 32;

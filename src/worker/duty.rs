@@ -23,8 +23,10 @@ use tokio::sync::mpsc;
 use tokio::task::spawn_local;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Between two bytes to the supervisor.
-const PROBE_EVERY: Duration = Duration::from_secs(5);
+/// Between two bytes to the supervisor, as it expects them; more would only wake an idle machine.
+const PROBE_EVERY: Duration = Duration::from_secs(10);
+/// How much earlier the byte may be sent when this thread is awake anyway: it need not wake again.
+const PROBE_EARLY: Duration = Duration::from_secs(2);
 
 /// No engine is asked more often, whatever it wants.
 const BEAT_EVERY_MIN: Duration = Duration::from_millis(10);
@@ -226,7 +228,8 @@ impl Duty {
 
     /// Tells the supervisor that this thread still does its work.
     fn prove_life(&mut self, now: Instant) {
-        let Some(probe) = self.probe.as_ref().filter(|_| self.state.probe_at <= now) else {
+        let Some(probe) = self.probe.as_ref().filter(|_| self.state.probe_at <= now + PROBE_EARLY)
+        else {
             return;
         };
         self.state.probe_at = now + PROBE_EVERY;

@@ -127,7 +127,10 @@ impl Bench {
                         let written = write_snapshot(&image, *writer);
                         inputs.push(Input::SnapshotWritten(written));
                     }
-                    Output::Snapshot { .. } | Output::Sweep { .. } | Output::Events(_) => {}
+                    Output::Snapshot { .. }
+                    | Output::Archive(_)
+                    | Output::Sweep { .. }
+                    | Output::Events(_) => {}
                 }
             }
         }
@@ -246,6 +249,7 @@ impl Bench {
             Command::Act { task: stuck, verb: Verb::Reset, max_retry: Some(7), fresh: false };
         self.ask_one(reset);
         self.ask_one(Command::Silent { worker, standing: Standing::Suspect });
+        self.ask_one(Command::Forget(vec![later, first]));
         self.step(Input::WorkerDied { worker, reason: Reason::WorkerCrash });
     }
 

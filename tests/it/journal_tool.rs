@@ -173,6 +173,7 @@ fn damaged() -> Bench {
     bench
 }
 
+// B02.
 #[test]
 fn damage_in_the_middle_is_named_with_its_place_and_the_next_command() {
     let bench = damaged();

@@ -21,6 +21,7 @@ const MAPS: &[(&str, &str)] = &[
     ("worker_moved", "WorkerMoved"),
     ("refused", "Refused"),
     ("started", "Started"),
+    ("forgotten", "Forgotten"),
     ("spec", "TaskSpec"),
     ("held", "Held"),
     ("progress", "Progress"),

@@ -323,6 +323,67 @@ fn nothing_names_a_path_of_the_machine_it_was_written_on() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+// W66, W68, W70: a file cut under a mapping is a signal; a page can change after it was checked.
+#[test]
+fn nothing_is_ever_written_through_a_mapping_and_the_daemon_maps_no_file_that_grows() {
+    let writable = ["MmapMut", "map_mut", "map_copy", "map_anon", "MmapRaw"];
+    let mut wrong = Vec::new();
+    for file in
+        files(Path::new("src"), &["rs"]).into_iter().chain(files(Path::new("tools"), &["rs"]))
+    {
+        for (number, line) in code(&file) {
+            let place = || format!("{}:{number}: {line}", file.display());
+            if writable.iter().any(|word| line.contains(word)) {
+                wrong.push(place());
+            }
+            // What the writer of the journal and the engine hold open.
+            let writes = ["active.rs", "writer.rs", "floor.rs", "reserve.rs"];
+            let writes = writes.iter().any(|name| file.ends_with(name))
+                || file.starts_with("src/engine")
+                || file.starts_with("src/server");
+            if writes && line.contains("memmap2") {
+                wrong.push(place());
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+// W57: one writer; whoever else has a hand in it changes another directory.
+#[test]
+fn the_directory_of_the_segments_is_changed_by_the_writer_alone() {
+    let mut named = BTreeSet::new();
+    for file in sources("journal").into_iter().filter(|file| !is_test(file)) {
+        let names = |(_, line): &(usize, String)| {
+            line.contains("JOURNAL_DIR") || line.contains("segment_path(")
+        };
+        if code(&file).iter().any(names) {
+            named.insert(file.file_name().unwrap().to_str().unwrap().to_owned());
+        }
+    }
+    assert!(named.contains("active.rs") && named.contains("compact.rs"), "{named:?}");
+    assert!(!named.contains("snapshot.rs"), "snapshots are written beside the writer");
+}
+
+// W58: a panic ran the clean end, and the next start trusted the files.
+#[test]
+fn nothing_closes_the_journal_but_an_end_that_was_asked_for() {
+    let mut wrong = Vec::new();
+    for floor in ["kernel", "journal", "engine", "server"] {
+        for file in sources(floor).into_iter().filter(|file| !is_test(file)) {
+            let mut in_drop = false;
+            for (number, line) in code(&file) {
+                in_drop = in_drop && line != "}" || line.contains("Drop for");
+                let closes = ["close(", "commit(", "floor.update("];
+                if in_drop && closes.iter().any(|call| line.contains(call)) {
+                    wrong.push(format!("{}:{number}: {line}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The cells of the table rows of a page.
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let lines = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
@@ -394,4 +455,39 @@ fn every_fault_and_invariant_has_its_test_and_every_named_test_is_there() {
         named += 1;
     }
     assert!(50 < named, "{named} tests are named");
+}
+
+// Every case of the page has tests that exist and name it.
+#[test]
+fn every_case_from_the_field_is_named_by_the_tests_beside_it() {
+    let page = fs::read_to_string("spec/field.md").unwrap();
+    let mut wrong = Vec::new();
+    let mut cases = BTreeSet::new();
+    for row in rows(&page).into_iter().filter(|row| row.len() == 3 && row[0] != "case") {
+        let [case, _, tests] = row.as_slice() else { unreachable!("three cells") };
+        if !cases.insert((*case).to_owned()) {
+            wrong.push(format!("{case} stands there twice"));
+        }
+        let mut named = false;
+        for test in tests.split(", ") {
+            let Some((file, name)) = test.trim_matches('`').split_once("::") else {
+                wrong.push(format!("{case}: `{test}` is no FILE::TEST"));
+                continue;
+            };
+            let text = fs::read_to_string(file).unwrap_or_default();
+            let Some((before, _)) = text.split_once(&format!("fn {name}(")) else {
+                wrong.push(format!("{case}: there is no {name} in {file}"));
+                continue;
+            };
+            let small = case.to_lowercase();
+            // The name, or the comment right above the test.
+            let above = before.rsplit("\n\n").next().unwrap();
+            named |= name.split('_').any(|word| word == small) || above.contains(case);
+        }
+        if !named {
+            wrong.push(format!("{case}: no test of it names it"));
+        }
+    }
+    assert!(60 < cases.len(), "{}", cases.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

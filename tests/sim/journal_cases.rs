@@ -13,7 +13,7 @@ use crate::ledger::{Book, Ledger, Opened, Step, fresh, is_segment, open, options
 const SECTOR: usize = 512;
 
 /// `S`: two segments, a snapshot, frames behind it; everything durable.
-fn store() -> Ledger {
+pub(crate) fn store() -> Ledger {
     let mut ledger = fresh(9);
     for step in [Step::Small, Step::Multi, Step::Snapshot, Step::Rotate, Step::Small, Step::Multi] {
         ledger.step(step).unwrap();
@@ -22,20 +22,21 @@ fn store() -> Ledger {
 }
 
 /// The bytes a commit writes, and where.
-struct Frame {
-    path: String,
-    offset: usize,
-    bytes: Vec<u8>,
+pub(crate) struct Frame {
+    pub(crate) path: String,
+    pub(crate) offset: usize,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl Frame {
     /// Commits and looks at the difference.
-    fn of(ledger: &mut Ledger, sizes: &[usize]) -> Self {
+    pub(crate) fn of(ledger: &mut Ledger, sizes: &[usize]) -> Self {
         let path = segments(&ledger.disk).pop().unwrap();
         let before = ledger.disk.read_file(&path).unwrap();
         ledger.commit(sizes).unwrap();
         let after = ledger.disk.read_file(&path).unwrap();
-        let differs = |at: &usize| before.get(*at) != after.get(*at);
+        // Blocks reserved ahead read as zeros, and are no part of the frame.
+        let differs = |at: &usize| before.get(*at).copied().unwrap_or_default() != after[*at];
         let first = (0..after.len()).find(differs).expect("the commit went to this segment");
         let last = (0..after.len()).rfind(differs).unwrap();
         let offset = first / SECTOR * SECTOR;
@@ -43,7 +44,7 @@ impl Frame {
         Self { path, offset, bytes: after[offset..end].to_vec() }
     }
 
-    fn put(&self, disk: &SimDisk, bytes: &[u8]) {
+    pub(crate) fn put(&self, disk: &SimDisk, bytes: &[u8]) {
         disk.edit(&self.path, |file| {
             if file.len() < self.offset + bytes.len() {
                 file.resize(self.offset + bytes.len(), 0);
@@ -53,7 +54,7 @@ impl Frame {
     }
 
     /// Only the sectors for which `keep` says so; the others zero.
-    fn put_sectors(&self, disk: &SimDisk, keep: impl Fn(usize) -> bool) {
+    pub(crate) fn put_sectors(&self, disk: &SimDisk, keep: impl Fn(usize) -> bool) {
         let mut bytes = self.bytes.clone();
         for (at, sector) in bytes.chunks_mut(SECTOR).enumerate() {
             if !keep(at) {
@@ -65,16 +66,16 @@ impl Frame {
 }
 
 /// `S`, and a frame that its last commit would write.
-fn store_and_frame(sizes: &[usize]) -> (SimDisk, Book, Frame) {
+pub(crate) fn store_and_frame(sizes: &[usize]) -> (SimDisk, Book, Frame) {
     let ledger = store();
     (ledger.disk.restarted(), ledger.book, Frame::of(&mut store(), sizes))
 }
 
-fn reopen(disk: &SimDisk) -> Opened {
+pub(crate) fn reopen(disk: &SimDisk) -> Opened {
     open(disk, &options(), Book::default()).unwrap()
 }
 
-fn refusal(disk: &SimDisk) -> JournalError {
+pub(crate) fn refusal(disk: &SimDisk) -> JournalError {
     let before = disk.fork();
     let error = open(disk, &options(), Book::default()).err().expect("a refusal");
     for path in before.files() {
@@ -85,7 +86,7 @@ fn refusal(disk: &SimDisk) -> JournalError {
 }
 
 #[track_caller]
-fn holds(opened: &Opened, book: &Book) {
+pub(crate) fn holds(opened: &Opened, book: &Book) {
     let all = book.batches.len();
     assert_eq!(book.check(&opened.history, all, all), Ok(all));
 }
@@ -246,6 +247,7 @@ fn w11_a_segment_may_stop_being_made_after_any_call() {
     }
 }
 
+// B15.
 #[test]
 fn w12_a_file_of_length_zero_never_turns_the_sequence_back() {
     let mut ledger = store();

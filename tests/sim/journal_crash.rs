@@ -154,18 +154,21 @@ fn no_crash_loses_what_was_acknowledged_after_a_commit_of_several_pages() {
     explore(Some(Step::Large));
 }
 
+// W47.
 // proof: F17, I1, I2
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_new_segment() {
     explore(Some(Step::Rotate));
 }
 
+// W24, W48, W49, W51.
 // proof: F17, I1, I2, I5
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_snapshot() {
     explore(Some(Step::Snapshot));
 }
 
+// W16.
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_clean_end() {
     explore(Some(Step::Reopen));

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use midwatch::journal::JournalError;
+use midwatch::journal::{JournalError, Options};
 use midwatch::sim::{CrashStates, Dice, Failure, Op, PageFate, SimDisk, Times, Turn};
 use rustix::io::Errno;
 
@@ -376,6 +376,32 @@ fn who_asks_for_room_before_new_work_can_start_on_a_disk_that_is_full_to_the_byt
         let start = fill_up(pages, &mut ledger, true);
         assert!(start.is_ok(), "{pages} pages free: {start:?}");
     }
+}
+
+/// Starts of the default reserve on a disk that stays full.
+const STARTS: usize = 500;
+
+// spec: JRN-047 JRN-049
+#[test]
+fn a_disk_that_stays_full_lets_hundreds_of_starts_through_and_each_can_write() {
+    let disk = SimDisk::new(4);
+    let options = Options::default();
+    let mut ledger = open(&disk, &options, Book::default()).unwrap().ledger;
+    ledger.commit(&[300]).unwrap();
+    disk.capacity(disk.used());
+    for start in 0..STARTS {
+        // The process was killed: nothing is closed.
+        let book = ledger.book.clone();
+        let opened = open(&disk, &options, book.clone())
+            .unwrap_or_else(|error| panic!("start {start}: {error}"));
+        book.check(&opened.history, book.acked, book.acked).unwrap();
+        ledger = opened.ledger;
+        assert!(!ledger.has_room_for(1 << 20).unwrap(), "new work was let in at start {start}");
+        ledger.commit(&[300]).unwrap();
+    }
+    let used = disk.used();
+    disk.capacity(used + (8 << 20));
+    assert!(ledger.has_room_for(1 << 20).unwrap(), "room has returned");
 }
 
 #[test]

@@ -12,8 +12,11 @@
 
 mod compaction;
 mod disk;
+mod engine_cases;
 mod engine_damage;
 mod explore;
+mod fsync;
+mod house;
 mod journal_cases;
 mod journal_crash;
 mod journal_faults;
@@ -21,6 +24,8 @@ mod ledger;
 mod model;
 mod model_engine;
 mod orders;
+mod retention;
+mod store_cases;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

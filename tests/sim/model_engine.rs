@@ -119,7 +119,7 @@ impl Pair {
                 Output::Sweep { task, fence } => {
                     sweeps.insert((task.0, fence.0));
                 }
-                Output::Events(_) => {}
+                Output::Events(_) | Output::Archive(_) => {}
                 Output::Snapshot { image, writer } => {
                     let written = write_snapshot(&image, *writer);
                     let engine = self.engine.as_mut().unwrap();

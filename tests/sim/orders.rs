@@ -38,6 +38,8 @@ enum Step {
 /// What may happen, and whether all that is interesting must happen somewhere.
 struct Host(Bounds, bool);
 
+type Condition = fn(&Host, &World) -> bool;
+
 /// With and without the answer getting lost.
 fn heard(left: Bounds) -> &'static [Heard] {
     if left.crashes == 0 { &[Heard::Yes] } else { &[Heard::Yes, Heard::No] }
@@ -87,9 +89,8 @@ impl Host {
                     let task = world.state.task(belief.task);
                     let stop = task.and_then(Task::stop).map(|_| Outcome::Cancelled);
                     for outcome in [Outcome::Success, Outcome::Retryable].into_iter().chain(stop) {
-                        for heard in heard(left) {
-                            steps.push(Step::End(one, place, outcome, *heard));
-                        }
+                        let end = |heard: &Heard| Step::End(one, place, outcome, *heard);
+                        steps.extend(heard(left).iter().map(end));
                     }
                 }
                 Phase::Doomed => steps.push(Step::Exit(one, place)),
@@ -198,7 +199,7 @@ impl Model for Host {
         let mut all = vec![Property::always("nothing goes wrong", |_: &Self, world: &World| {
             world.wrong.is_none()
         })];
-        let sometimes: [(&'static str, fn(&Self, &World) -> bool); 7] = [
+        let sometimes: [(&'static str, Condition); 7] = [
             ("a task ends well", |_, world| ended(world, Status::Success)),
             ("a task ends well after a loss", |_, world| {
                 world

@@ -76,7 +76,9 @@ impl Server for Midwatch {
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
         // As in service: a supervisor and the engine; the workers are ours.
-        let handlers = "[handlers.job]\ncommand = [\"/bin/true\"]\n";
+        // The backlog is what is measured, not where it would be refused.
+        let handlers =
+            "[retention]\nmax_state = \"16GiB\"\n[handlers.job]\ncommand = [\"/bin/true\"]\n";
         let arguments: &[&str] =
             if self.alone { &["engine"] } else { &["daemon", "--workers", "0"] };
         start(&self.program, dir, &format!("{handlers}{}", self.config), arguments)

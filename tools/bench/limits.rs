@@ -154,3 +154,20 @@ fn serve(journal: &mut Journal, mut streams: Vec<UnixStream>) -> Fallible<()> {
     }
     Ok(())
 }
+
+/// Bytes that the kernel has charged to a process as written to a device.
+pub(crate) fn written_by(pid: u32) -> Fallible<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/io"))?;
+    let digits = text.lines().find_map(|line| line.strip_prefix("write_bytes: "));
+    Ok(digits.ok_or("the kernel does not count what is written")?.parse()?)
+}
+
+/// Bytes written for one append and its sync, so many times.
+pub(crate) fn page_and_sync(plan: &Plan, times: u64) -> Fallible<f64> {
+    let mut journal = Journal::create(plan)?;
+    let before = written_by(std::process::id())?;
+    for _ in 0..times {
+        journal.append(&[7; RECORD])?;
+    }
+    Ok(crate::table::float(written_by(std::process::id())? - before) / crate::table::float(times))
+}

@@ -20,6 +20,7 @@ mod load;
 mod peers;
 mod snapshots;
 mod table;
+mod wear;
 
 use load::{Fallible, Load, Op, Server};
 use std::path::PathBuf;
@@ -41,7 +42,7 @@ struct Plan {
 /// Tasks in a large backlog.
 const BACKLOG: u64 = 1_000_000;
 
-const USAGE: &str = "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands] [backlog] [snapshots]";
+const USAGE: &str = "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands] [backlog] [snapshots] [wear]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -102,6 +103,9 @@ fn run(plan: &Plan, names: &[String]) -> Fallible<()> {
     }
     if wanted("snapshots") {
         snapshots::run(plan, BACKLOG)?;
+    }
+    if wanted("wear") {
+        wear::run(plan, BACKLOG)?;
     }
     Ok(())
 }

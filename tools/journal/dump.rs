@@ -159,6 +159,7 @@ impl<W: Write> Visitor for Print<'_, W> {
 fn concerns(event: &Event, task: TaskId) -> bool {
     match event {
         Event::Heard(heard) => heard.holds.iter().any(|held| held.task == task),
+        Event::Forgotten(forgotten) => forgotten.tasks.contains(&task),
         _ => event.task() == Some(task),
     }
 }

@@ -38,6 +38,7 @@ fn a_header_has_these_bytes() {
     assert_eq!(Header::decode(&page, FileKind::Segment), Ok(header()));
 }
 
+// W35.
 // spec: JRN-004
 #[test]
 fn every_flipped_bit_and_every_cut_of_a_header_is_noticed() {

@@ -39,6 +39,7 @@ fn segments() -> Bench {
     bench
 }
 
+// B02.
 // spec: REC-015
 #[test]
 fn a_flipped_bit_in_the_middle_names_its_place_and_what_is_whole_around_it() {

@@ -143,6 +143,10 @@ impl Disk for Faulty {
         self.disk.sync_dir(dir)
     }
 
+    fn is_still(&self, path: &str, file: &FaultyFile) -> io::Result<bool> {
+        self.disk.is_still(path, &file.file)
+    }
+
     fn free_space(&self) -> io::Result<u64> {
         self.state.lock().unwrap().free.map_or_else(|| self.disk.free_space(), Ok)
     }

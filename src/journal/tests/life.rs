@@ -209,8 +209,13 @@ fn a_snapshot_that_was_never_finished_is_removed() {
     add(&mut journal, "a");
     let mut writer = journal.snapshot_writer().unwrap();
     writer.push(9, false, b"a").unwrap();
+    let aside = bench.files("snapshots").pop().unwrap();
+    let half = fs::read(&aside).unwrap();
     drop(writer);
+    assert!(bench.files("snapshots").is_empty(), "given up, it keeps no room");
     drop(journal);
+    // A crash gives nothing up.
+    put(&aside, &half);
     put(&bench.path().join("snapshots/00000000000000000001.snapshot"), b"");
     assert_eq!(bench.files("snapshots").len(), 2);
     let (_, recovery, seen) = bench.open();
@@ -289,10 +294,46 @@ fn a_refused_record_names_its_place() {
     assert_eq!(bench.image(), before);
 }
 
+// spec: REC-005 REC-007
+#[test]
+fn a_store_from_another_machine_waits_for_a_word_and_a_machine_without_a_name_is_the_same_one() {
+    let (ours, theirs, nobody) = ([1; 16], [9; 16], [0; 16]);
+    for (last, now, is_elsewhere) in [
+        (theirs, ours, true),
+        (ours, ours, false),
+        (nobody, ours, false),
+        (theirs, nobody, false),
+        (nobody, nobody, false),
+    ] {
+        let mut bench = Bench::new();
+        let open = |bench: &Bench, machine_id| {
+            let host = Host { machine_id, ..host() };
+            Journal::open(bench.disk(), bench.options, host, &mut Seen::default())
+        };
+        let (mut journal, _) = open(&bench, last).unwrap();
+        add(&mut journal, "a");
+        drop(journal);
+        let before = bench.image();
+        match open(&bench, now) {
+            Err(JournalError::Elsewhere) => assert!(is_elsewhere, "{last:?} {now:?}"),
+            Err(error) => panic!("{error}"),
+            Ok((_, recovery)) => assert!(!is_elsewhere && !recovery.adopted, "{last:?} {now:?}"),
+        }
+        if is_elsewhere {
+            assert_eq!(bench.image(), before, "a refusal changes nothing");
+            bench.options.adopt = true;
+            let (_, recovery) = open(&bench, now).unwrap();
+            assert!(recovery.adopted);
+            bench.options.adopt = false;
+            assert!(!open(&bench, now).unwrap().1.adopted, "from then on it is ours");
+        }
+    }
+}
+
 #[test]
 fn a_removed_data_directory_is_noticed() {
     let bench = Bench::new();
-    let (journal, ..) = bench.open();
+    let (mut journal, ..) = bench.open();
     journal.check_still_there().unwrap();
     for path in bench.segments() {
         fs::remove_file(path).unwrap();

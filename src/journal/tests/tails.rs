@@ -44,6 +44,7 @@ fn goes_on(bench: &Bench, texts: &[String]) {
     assert_eq!((again.len(), tail), (texts.len() + 1, TailClass::End));
 }
 
+// B03.
 // spec: REC-011
 #[test]
 fn a_last_record_cut_at_any_byte_is_torn_and_all_before_it_stay() {
@@ -65,6 +66,7 @@ fn a_last_record_cut_at_any_byte_is_torn_and_all_before_it_stay() {
     assert_eq!(look(&bench), (vec!["a".into(), "b".into(), "c".into()], TailClass::End));
 }
 
+// B04.
 // spec: JRN-026
 #[test]
 fn zeros_that_begin_at_any_byte_of_the_last_record_are_no_alarm() {
@@ -114,6 +116,7 @@ fn any_subset_of_the_sectors_of_a_last_frame_is_torn_or_nothing() {
     }
 }
 
+// B01.
 #[test]
 fn seven_stray_bytes_at_the_end_harm_nothing_however_often() {
     let (bench, ..) = three_frames();
@@ -279,6 +282,7 @@ fn only_what_is_not_proven_durable_is_copied() {
     assert!(frames_of(&bench, &newest).is_empty(), "a clean end is proven");
 }
 
+// B04.
 // spec: REC-014
 #[test]
 fn a_blank_newest_segment_that_nothing_names_is_set_aside() {

@@ -86,6 +86,8 @@ pub enum Command {
     },
     /// A task waits for a retry that its limit no longer allows.
     Bury(TaskId),
+    /// Ended tasks need not stay any longer; those that did not end are left alone.
+    Forget(Vec<TaskId>),
 }
 
 /// Names a lease and proves that it is the speaker's.
@@ -174,8 +176,10 @@ pub enum Answer {
 /// Why a command was refused: the speaker was wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// There is no such task.
+    /// There is no such task, and there never was.
     NoSuchTask(TaskId),
+    /// There is no such task any more, if there ever was: ids up to there were given.
+    Forgotten(TaskId),
     /// There is no such worker: it must register anew.
     NoSuchWorker(WorkerId),
     /// The status of the task does not allow it.
@@ -207,12 +211,23 @@ pub enum Rejection {
     Needless,
     /// There is no room on the disk for new work.
     NoSpace,
+    /// All tasks together would take more than they may.
+    StateFull {
+        /// Bytes that they take.
+        bytes: u64,
+        /// Bytes that they may take.
+        max: u64,
+    },
 }
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoSuchTask(task) => write!(f, "there is no task {task}"),
+            Self::Forgotten(task) => write!(
+                f,
+                "there is no task {task} any more: ended tasks are forgotten after a time"
+            ),
             Self::NoSuchWorker(worker) => write!(f, "there is no worker {worker}"),
             Self::WrongStatus { task, status, verb } => {
                 write!(f, "cannot {} task {task}: it is {status}", verb.word())?;
@@ -233,6 +248,11 @@ impl fmt::Display for Rejection {
             Self::NoSpace => {
                 f.write_str("no space is left for new work on the data directory's disk")
             }
+            Self::StateFull { bytes, max } => write!(
+                f,
+                "the tasks take {bytes} bytes together, and with one more they would take more than \
+                 the {max} bytes of `retention.max_state`"
+            ),
         }
     }
 }
@@ -259,6 +279,7 @@ pub fn decide(
         Command::Died { worker, reason } => ask.died(*worker, *reason),
         Command::Expire { task, fence, ran } => ask.expire(*task, *fence, *ran),
         Command::Bury(task) => ask.bury(*task),
+        Command::Forget(tasks) => ask.forget(tasks),
     }
 }
 
@@ -285,9 +306,11 @@ impl Command {
             Self::Checkpoint { proof, .. } | Self::End { proof, .. } => {
                 Some(Actor::Worker(proof.worker))
             }
-            Self::Silent { .. } | Self::Died { .. } | Self::Expire { .. } | Self::Bury(_) => {
-                Some(Actor::Daemon)
-            }
+            Self::Silent { .. }
+            | Self::Died { .. }
+            | Self::Expire { .. }
+            | Self::Bury(_)
+            | Self::Forget(_) => Some(Actor::Daemon),
             Self::Submit(_) | Self::Act { .. } | Self::Register(_) => None,
         }
     }

@@ -2,11 +2,12 @@
 
 use super::{Answer, Ask, Decision, Rejection, stronger};
 use crate::defect::Defect;
-use crate::kernel::event::{Event, Hurried, Moved, StopRequested, Submitted};
+use crate::kernel::event::{Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
 use crate::kernel::ids::{LifeTime, TaskId};
 use crate::kernel::status::Stop;
 use crate::kernel::task::{Task, TaskSpec};
 use crate::kernel::verdict::{Verb, Verdict, verdict};
+use std::collections::BTreeSet;
 
 impl<'a> Ask<'a> {
     pub(super) fn submit(self, spec: &TaskSpec) -> Result<Decision, Rejection> {
@@ -14,14 +15,19 @@ impl<'a> Ask<'a> {
         if let Some(known) = key.and_then(|key| self.state.task_by_key(key)) {
             return same_submission(known, spec);
         }
-        Ok(self.new_task(spec.clone()))
+        self.new_task(spec.clone())
     }
 
-    fn new_task(self, spec: TaskSpec) -> Decision {
+    fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {
+        let (bytes, max) = (self.state.bytes(), self.rules.max_state);
+        if max < bytes.saturating_add(spec.bytes()) {
+            return Err(Rejection::StateFull { bytes, max });
+        }
         let task = self.state.next_task();
         let due = self.due(&spec);
         let event = Event::Submitted(Submitted { task, spec, due });
-        Decision { events: vec![event], answer: Answer::Submitted { task, existed: false } }
+        let answer = Answer::Submitted { task, existed: false };
+        Ok(Decision { events: vec![event], answer })
     }
 
     /// When the task is due on the life clock; a wall time is placed by today's difference, for
@@ -32,7 +38,19 @@ impl<'a> Ask<'a> {
     }
 
     pub(super) fn task(self, id: TaskId) -> Result<&'a Task, Rejection> {
-        self.state.task(id).ok_or(Rejection::NoSuchTask(id))
+        self.state.task_or_why(id)
+    }
+
+    pub(super) fn forget(self, tasks: &[TaskId]) -> Result<Decision, Rejection> {
+        let ended = |id: &TaskId| self.state.task(*id).is_some_and(|it| it.status.is_terminal());
+        let mut seen = BTreeSet::new();
+        let tasks = tasks.iter().copied().filter(|id| ended(id) && seen.insert(*id));
+        let tasks: Vec<_> = tasks.collect();
+        if tasks.is_empty() {
+            return Err(Rejection::Needless);
+        }
+        let events = vec![Event::Forgotten(Forgotten { tasks })];
+        Ok(Decision { events, answer: Answer::Done })
     }
 
     pub(super) fn act(
@@ -52,7 +70,7 @@ impl<'a> Ask<'a> {
                 let waits = self.now.life < task.due || task.at().is_some();
                 waits.then_some(Event::Hurried(Hurried { task: id }))
             }
-            Verdict::Anew => return Ok(self.again(task, fresh)),
+            Verdict::Anew => return self.again(task, fresh),
             Verdict::Already => None,
             Verdict::Refuse => {
                 return Err(Rejection::WrongStatus { task: id, status: task.status, verb });
@@ -64,7 +82,7 @@ impl<'a> Ask<'a> {
     }
 
     /// A new task like `old`, linked to it; never with its key.
-    fn again(self, old: &Task, fresh: bool) -> Decision {
+    fn again(self, old: &Task, fresh: bool) -> Result<Decision, Rejection> {
         let carried = old.checkpoint().filter(|_| !fresh);
         let decision = self.new_task(TaskSpec {
             kind: old.kind.clone(),
@@ -77,9 +95,9 @@ impl<'a> Ask<'a> {
             key: None,
             retry_of: Some(old.id),
             checkpoint: carried.map(|checkpoint| checkpoint.data.clone()),
-        });
+        })?;
         let answer = Answer::Acted { task: self.state.next_task(), changed: true };
-        Decision { answer, ..decision }
+        Ok(Decision { answer, ..decision })
     }
 }
 

@@ -38,6 +38,7 @@ fn steady(view: &str) -> serde_json::Value {
     view
 }
 
+/// Rounds in the plain test run; `MIDWATCH_B06_ROUNDS` asks for more.
 const ROUNDS: u64 = 8;
 const CLIENTS: u64 = 4;
 
@@ -45,9 +46,10 @@ const CLIENTS: u64 = 4;
 #[test]
 fn sigterm_among_four_submitting_clients_loses_and_changes_nothing() {
     let house = House::new(CALM, &[NOOP]);
+    let rounds = asked("MIDWATCH_B06_ROUNDS", ROUNDS);
     let mut dice = Dice::new(6);
     let mut acknowledged: BTreeMap<TaskId, serde_json::Value> = BTreeMap::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let mut daemon = house.daemon_with(&["--workers", "0"], 0);
         let stop = AtomicBool::new(false);
         let told = std::thread::scope(|scope| {
@@ -73,8 +75,12 @@ fn sigterm_among_four_submitting_clients_loses_and_changes_nothing() {
             assert_eq!(fields, &fields_of(said[0], said[1], said[2]), "task {id}");
         }
     }
-    println!("{ROUNDS} rounds, {} acknowledged tasks identical", acknowledged.len());
-    assert!(ROUNDS < acknowledged.len() as u64, "the rounds proved nothing");
+    println!("{rounds} rounds, {} acknowledged tasks identical", acknowledged.len());
+    assert!(rounds < acknowledged.len() as u64, "the rounds proved nothing");
+}
+
+fn asked(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
 /// Every field of a submission differs with its number.
@@ -283,4 +289,116 @@ fn a_submission_to_a_stopped_engine_is_answered_when_it_goes_on() {
         asked.join().unwrap()
     });
     assert_eq!(house.task(id).payload.get(), "1");
+}
+
+// B13, as far as there is anything to define: after some kills a server forgot what it knew.
+// B18 is about the records of schedules, which do not exist yet.
+#[test]
+fn b13_no_task_and_no_key_disappears_however_often_the_engine_is_killed() {
+    let house = House::with(SMALL, CALM, &[NOOP]);
+    let mut dice = Dice::new(13);
+    let mut known: Vec<(TaskId, String)> = Vec::new();
+    for round in 0..asked("MIDWATCH_B13_ROUNDS", 12) {
+        let engine = house.engine();
+        let http = house.client();
+        for (id, key) in &known {
+            let again = midwatch::api::SubmitRequest {
+                key: Some(key.clone()),
+                ..super::house::request("noop", "1")
+            };
+            let again: Submitted = http.post("/v1/tasks", &again).unwrap();
+            assert_eq!((again.id, again.existed), (*id, true), "in round {round}");
+        }
+        let pid = engine.pid();
+        std::thread::scope(|scope| {
+            let span = Duration::from_millis(dice.below(40) as u64);
+            scope.spawn(move || {
+                std::thread::sleep(span);
+                kill(pid);
+            });
+            for n in 0.. {
+                let key = format!("{round} {n}");
+                let request = midwatch::api::SubmitRequest {
+                    key: Some(key.clone()),
+                    ..super::house::request("noop", "1")
+                };
+                match http.post::<_, Submitted>("/v1/tasks", &request) {
+                    Ok(done) => known.push((done.id, key)),
+                    Err(_) => break,
+                }
+            }
+        });
+        drop(engine);
+        // The list to compare with grows by a bound a round.
+        let len = known.len();
+        known.drain(..len.saturating_sub(300));
+    }
+    assert!(!known.is_empty());
+}
+
+// B22: a downgrade met data that it did not know, after it had begun to write.
+#[test]
+fn b22_a_store_of_a_newer_format_is_refused_with_the_version_it_needs_and_not_a_byte_changes() {
+    let house = House::new(CALM, &[NOOP]);
+    let engine = house.engine();
+    house.submit("noop", "1");
+    engine.kill();
+    let newest = bytes_of(&house.data("journal")).pop().unwrap().0;
+    let mut bytes = fs::read(&newest).unwrap();
+    // Written by version 3, to be read by 2 at least.
+    bytes[8] = 3;
+    bytes[10] = 2;
+    let sum = crc32fast::hash(&bytes[..508]).to_le_bytes();
+    bytes[508..512].copy_from_slice(&sum);
+    fs::write(&newest, bytes).unwrap();
+    let before = store_of(&house);
+    for _ in 0..3 {
+        let mut part: Part = house.spawn("refused", house.command(&["engine"]));
+        assert_ne!(part.end().code(), Some(0));
+        let log = part.log();
+        assert!(log.contains("has format 3") && log.contains("reads format 2"), "{log}");
+        assert!(store_of(&house) == before, "a byte changed");
+    }
+}
+
+// W68: a sealed segment was cut under a process that was reading it.
+#[test]
+fn w68_a_segment_cut_while_it_is_read_is_damage_or_the_whole_and_never_a_shorter_history() {
+    use midwatch::engine::{Rebuild, Rebuilding};
+    use midwatch::journal::{RealDisk, replay};
+
+    let small = "[journal]\nsegment_size = \"64KiB\"\nreserve = \"64KiB\"";
+    let house = House::with(small, CALM, &[NOOP]);
+    let engine = house.engine();
+    let payload = format!("\"{}\"", "x".repeat(6_000));
+    for _ in 0..20 {
+        house.submit("noop", &payload);
+    }
+    engine.kill();
+    let whole = store_of(&house);
+    let (sealed, bytes) = bytes_of(&house.data("journal")).into_iter().next().unwrap();
+    let disk = RealDisk::open(&house.path("data")).unwrap();
+    let (mut refused, mut read) = (0, 0);
+    for round in 0..asked("MIDWATCH_W68_ROUNDS", 150) {
+        std::thread::scope(|scope| {
+            let (sealed, bytes) = (&sealed, &bytes);
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_micros(round % 50 * 4));
+                let file = fs::OpenOptions::new().write(true).open(sealed).unwrap();
+                file.set_len(bytes.len() as u64 / 2).unwrap();
+            });
+            let mut rebuild = Rebuild::default();
+            if replay(&disk, u64::MAX, &mut rebuild).is_err() {
+                refused += 1;
+            } else {
+                read += 1;
+                assert_eq!(rebuild.finish().tasks().count(), 20, "a shorter history");
+            }
+        });
+        // Who comes later finds the damage.
+        assert!(replay(&disk, u64::MAX, &mut Rebuild::default()).is_err());
+        fs::write(&sealed, &bytes).unwrap();
+    }
+    println!("{refused} refused, {read} read whole");
+    assert!(store_of(&house) == whole, "reading changed a byte");
 }

@@ -40,6 +40,7 @@ fn submit(http: &Blocking, key: &str) -> Result<Submitted, ClientError> {
     http.post("/v1/tasks", &request)
 }
 
+// W40.
 // W36, W39: the result of the sync was not looked at; or everybody slept for ever.
 // W37, F8: a second sync would succeed, though the pages are gone.
 #[test]
@@ -165,4 +166,103 @@ fn nothing_is_seen_of_a_record_that_is_written_and_not_yet_synced() {
     let _engine = house.engine();
     assert!(submit(&house.client(), "last").unwrap().existed);
     submit(&house.client(), "held back by the sync").unwrap();
+}
+
+/// Starts an engine below strace, which injects into all its threads from its first call on.
+fn engine_under(house: &House, arguments: &[&str]) -> Part {
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-o"]).arg(house.path("trace")).args(arguments);
+    let program = house.command(&["engine"]);
+    command.arg(program.get_program()).args(program.get_args());
+    let part = house.spawn("engine", command);
+    house.until_served();
+    part
+}
+
+/// Small files, and snapshots all the time.
+const SMALL: &str =
+    "[journal]\nsegment_size = \"64KiB\"\nsnapshot_after = \"64KiB\"\nreserve = \"64KiB\"";
+
+// W65: a call that returns its error was asked for it in errno, where an older one lay.
+#[test]
+fn w65_a_file_system_that_cannot_or_will_not_reserve_blocks_will_do() {
+    if !can_inject() {
+        return;
+    }
+    for errno in ["EOPNOTSUPP", "ENOSPC"] {
+        let house = House::with(SMALL, CALM, &[("noop", "exit 0", "")]);
+        let inject = format!("inject=fallocate:error={errno}");
+        let strace = engine_under(&house, &["-e", "trace=fallocate", "-e", &inject]);
+        let http = house.client();
+        let payload = format!("\"{}\"", "x".repeat(9_000));
+        let request = |key: usize| midwatch::api::SubmitRequest {
+            key: Some(key.to_string()),
+            ..request("noop", &payload)
+        };
+        let mut told = Vec::new();
+        for key in 0..20 {
+            match http.post::<_, Submitted>("/v1/tasks", &request(key)) {
+                Ok(done) => told.push(done.id),
+                // Without its reserve the engine takes no new work: that is what "full" means.
+                Err(error) => assert_eq!((errno, error.exit()), ("ENOSPC", 7)),
+            }
+        }
+        if errno == "EOPNOTSUPP" {
+            assert_eq!(told.len(), 20);
+            assert!(3 <= bytes_of(&house.data("journal")).len(), "it rotated");
+        }
+        kill(house.status().unwrap().pid);
+        drop(strace);
+        let _engine = house.engine();
+        for id in told {
+            house.task(id);
+        }
+    }
+}
+
+// B15: state files were written and renamed without a sync, and were empty after a power cut.
+#[test]
+fn b15_no_file_gets_its_name_before_it_is_synced_nor_is_named_before_its_directory_is() {
+    if !can_inject() {
+        return;
+    }
+    let house = House::with(SMALL, CALM, &[("noop", "exit 0", "")]);
+    let calls = "trace=renameat,renameat2,rename,fsync,fdatasync,pwrite64";
+    let strace = engine_under(&house, &["-e", calls]);
+    let payload = format!("\"{}\"", "x".repeat(9_000));
+    for _ in 0..30 {
+        house.submit("noop", &payload);
+    }
+    house.until("a snapshot has its name", |house| {
+        let names = bytes_of(&house.data("snapshots"));
+        names
+            .iter()
+            .any(|(path, _)| path.extension().is_some_and(|it| it == "snapshot"))
+            .then_some(())
+    });
+    kill(house.status().unwrap().pid);
+    drop(strace);
+    let trace = fs::read_to_string(house.path("trace")).unwrap();
+    let mut last: std::collections::BTreeMap<&str, Vec<&str>> = std::collections::BTreeMap::new();
+    for line in trace.lines() {
+        let (thread, call) = line.split_once(' ').unwrap();
+        let name = call.trim().split('(').next().unwrap();
+        if name.chars().all(|c| c.is_ascii_alphanumeric()) {
+            last.entry(thread).or_default().push(name);
+        }
+    }
+    let mut renames = 0;
+    for calls in last.values() {
+        for (at, call) in calls.iter().enumerate() {
+            if !call.starts_with("rename") {
+                continue;
+            }
+            renames += 1;
+            assert_eq!(calls[at - 1], "fdatasync", "before the name: {calls:?}");
+            // The file of the floor and that of the store share a directory with what comes next.
+            let next = calls.get(at + 1);
+            assert!(next.is_none_or(|next| *next == "fsync"), "after the name: {calls:?}");
+        }
+    }
+    assert!(6 <= renames, "store, floor, reserve, segments, a snapshot: {renames}\n{trace}");
 }

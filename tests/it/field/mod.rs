@@ -9,6 +9,8 @@ mod house;
 mod durability;
 mod faults;
 mod fences;
+mod full;
+mod keep;
 mod losses;
 mod ownership;
 mod remains;

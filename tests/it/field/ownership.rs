@@ -105,6 +105,7 @@ fn a_recycled_session_in_a_claim_is_not_signalled() {
 const ROUNDS: usize = 20;
 const AT_ONCE: usize = 5;
 
+// W71.
 // B41: two daemons at the same instant, also where each has a socket of its own.
 #[test]
 fn of_two_daemons_started_at_the_same_instant_exactly_one_serves() {

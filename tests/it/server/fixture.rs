@@ -58,6 +58,7 @@ impl Server {
             lifeline: Some(theirs.into()),
             probe: Some(probe.into()),
             signals: false,
+            adopt: false,
         };
         let thread = thread::spawn(move || run(options));
         if heard.read(&mut [0]).unwrap() == 0 {

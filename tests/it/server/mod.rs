@@ -1,5 +1,6 @@
 //! The server through its socket: routes, refusals, limits, and people who misbehave.
 
+mod bounds;
 mod document;
 mod fixture;
 mod misuse;

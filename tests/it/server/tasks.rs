@@ -270,8 +270,13 @@ fn the_status_says_what_needs_a_person() {
 fn a_second_daemon_is_refused_and_the_first_goes_on() {
     let server = Server::start();
     let config = super::fixture::config(server.dir.path());
-    let options =
-        midwatch::server::ServerOptions { config, lifeline: None, probe: None, signals: false };
+    let options = midwatch::server::ServerOptions {
+        config,
+        lifeline: None,
+        probe: None,
+        signals: false,
+        adopt: false,
+    };
     let error = midwatch::server::run(options).unwrap_err();
     assert_eq!(error.exit_code, 7);
     assert!(error.text.contains(&format!("pid {}", std::process::id())), "{}", error.text);

@@ -384,7 +384,7 @@ impl World {
             Ok(Answer::Ended(status)) => match self.ends.get(&belief.fence) {
                 Some(told) if *told != status => self.note("an end told twice got two answers"),
                 None if !valid && recorded != Some(status) => {
-                    self.note("an end was accepted with a token that holds nothing")
+                    self.note("an end was accepted with a token that holds nothing");
                 }
                 _ => {
                     self.ends.insert(belief.fence, status);
