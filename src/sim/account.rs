@@ -60,7 +60,10 @@ impl Known {
         let exhausted = event.reason == Reason::RetriesExhausted;
         assert!(!exhausted || allowed < failed, "I15: task {id} is dead after {failed} failures");
         let given_up = event.reason == Reason::LostTooOften;
-        assert!(!given_up || LOSSES_MAX < lost, "I15: task {id} is dead after {lost} losses");
+        assert!(
+            !given_up || LOSSES_MAX < self.losses,
+            "I15: task {id} is dead after too few losses"
+        );
     }
 }
 
