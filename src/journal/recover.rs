@@ -368,6 +368,7 @@ fn is_skip_untold(plan: &Plan, end: &End) -> bool {
     })
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "independent facts about one start")]
 #[derive(Clone, Copy)]
 struct Begun {
     options: Options,
