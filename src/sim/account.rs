@@ -181,9 +181,9 @@ impl Account {
         known.count(id, recorded);
     }
 
-    #[expect(clippy::fn_params_excessive_bools, reason = "two independent facts of a world")]
     /// After a recovery: everything let out is there, as it was let out. Where some of it
     /// `may_lose`, what is there is a run of it from the beginning; returns whether some was lost.
+    #[expect(clippy::fn_params_excessive_bools, reason = "two facts about this world")]
     pub(super) fn recovered(&mut self, state: &State, may_lose: bool, archive: bool) -> bool {
         let found = state.head().seq;
         let lost = found < self.mirror.head().seq;
