@@ -103,12 +103,9 @@ fn w57_writer_snapshots_compaction_and_readers_never_lose_sight_of_what_was_comm
             });
         }
         let mut running = false;
-        let enough = || {
-            let seen = |counter: &AtomicU64| ENOUGH < counter.load(Ordering::Relaxed);
-            seen(&looks) && seen(&snapshots)
-        };
+        let seen = |counter: &AtomicU64| ENOUGH < counter.load(Ordering::Relaxed);
         for number in 1..=100 * commits {
-            if commits < number && enough() {
+            if commits < number && seen(&looks) && seen(&snapshots) {
                 break;
             }
             let mut batch = Batch::new();
@@ -132,7 +129,7 @@ fn w57_writer_snapshots_compaction_and_readers_never_lose_sight_of_what_was_comm
     let commits = committed.into_inner();
     let (looks, snapshots) = (looks.into_inner(), snapshots.into_inner());
     println!("{commits} commits, {snapshots} snapshots, {looks} looks");
-    assert!(ENOUGH < snapshots && ENOUGH < looks, "it proved nothing");
+    assert!(ENOUGH < snapshots.min(looks), "it proved nothing");
     assert_eq!(read(&disk).count, commits);
     let left = disk.list("snapshots").unwrap();
     assert!(left.iter().filter(|name| name.ends_with(".snapshot")).count() <= 3, "{left:?}");
