@@ -3,6 +3,7 @@
 use super::weather::Weather;
 use super::world::World;
 use super::{Failure, Op, PageFate, Times, Turn};
+use crate::kernel::status::Status;
 use rustix::io::Errno;
 
 impl World {
@@ -145,6 +146,7 @@ impl World {
 
     fn unfinished(&self) -> usize {
         let Some(state) = self.state() else { return usize::MAX };
-        state.tasks().filter(|task| !task.status.is_terminal()).count()
+        let open = Status::ALL.iter().filter(|status| !status.is_terminal());
+        open.map(|status| state.index().count(*status)).sum()
     }
 }

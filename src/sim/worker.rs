@@ -47,14 +47,16 @@ impl Worker {
 impl World {
     /// A client asks something.
     pub(super) fn client(&mut self) {
-        let Some(state) = self.state() else { return };
-        let tasks: Vec<_> = state.tasks().map(|task| task.id).collect();
+        if self.state().is_none() {
+            return;
+        }
+        let known = self.account.known();
         let by = Actor::User(1000);
-        let command = if tasks.is_empty() || self.dice.one_in(3) {
+        let command = if known == 0 || self.dice.one_in(3) {
             Command::Submit(self.draw_spec())
         } else {
             let verb = Verb::ALL[self.dice.below(Verb::ALL.len())];
-            let task = tasks[self.dice.below(tasks.len())];
+            let task = self.account.known_at(self.dice.below(known));
             let max_retry = self.dice.one_in(3).then_some(2);
             Command::Act {
                 task,

@@ -254,8 +254,12 @@ impl Bench {
             Command::Act { task: stuck, verb: Verb::Reset, max_retry: Some(7), fresh: false };
         self.ask_one(reset);
         self.ask_one(Command::Silent { worker, standing: Standing::Suspect });
-        self.ask_one(Command::Forget(vec![later, first]));
         self.step(Input::WorkerDied { worker, reason: Reason::WorkerCrash });
+    }
+
+    /// Two of the tasks that ended in the full history are forgotten.
+    pub(crate) fn forget_two(&mut self) {
+        self.ask_one(Command::Forget(vec![TaskId(3), TaskId(1)]));
     }
 
     /// The segments, oldest first.
@@ -304,6 +308,7 @@ pub(crate) fn print_vectors() {
     let mut bodies = Bodies(std::collections::BTreeMap::new());
     let mut bench = Bench::new();
     bench.full_history();
+    bench.forget_two();
     bench.close();
     let disk = RealDisk::open(bench.path()).unwrap();
     let report = scan(&disk, &mut bodies).unwrap();

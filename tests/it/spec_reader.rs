@@ -48,6 +48,7 @@ fn without_reason(line: &str) -> Cow<'_, str> {
 fn a_second_reader_prints_every_kind_and_every_field() {
     let mut bench = Bench::new();
     bench.full_history();
+    bench.forget_two();
     bench.close();
     compare(&bench);
 }

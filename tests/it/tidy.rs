@@ -417,6 +417,46 @@ fn every_refusal_of_the_journal_has_its_heading() {
     assert_eq!(documented, in_code);
 }
 
+/// The words of a line that look like `F1` or `I20`.
+fn proof_ids(line: &str) -> Vec<String> {
+    let words = line.split(|c: char| !is_word(c));
+    let is_id = |word: &&str| {
+        let digits = word.strip_prefix(['F', 'I']);
+        digits.is_some_and(|digits| digits.parse::<u8>().is_ok_and(|number| 0 < number))
+    };
+    words.filter(is_id).map(str::to_owned).collect()
+}
+
+#[test]
+fn every_fault_and_invariant_has_its_test_and_every_named_test_is_there() {
+    let page = fs::read_to_string("spec/proof.md").unwrap();
+    let listed: BTreeSet<_> = rows(&page).iter().flat_map(|row| proof_ids(row[0])).collect();
+    let all = (1..=18).map(|n| format!("F{n}")).chain((1..=20).map(|n| format!("I{n}")));
+    assert_eq!(listed, all.collect());
+    let code: Vec<_> =
+        ["src", "tests"].iter().flat_map(|dir| files(Path::new(dir), &["rs"])).collect();
+    let code: Vec<_> = code.into_iter().filter(|file| !file.ends_with("it/tidy.rs")).collect();
+    let marks =
+        |line: &str| line.split_once("// proof: ").map_or(vec![], |(_, ids)| proof_ids(ids));
+    let marked: BTreeSet<_> = numbers(&code, marks).into_keys().collect();
+    assert_eq!(marked, listed, "numbers in tests, and on the page");
+
+    let quoted = page.split('`').skip(1).step_by(2);
+    let mut named = 0;
+    for test in quoted.filter(|word| word.chars().all(|c| is_word(c) || c == ':')) {
+        let (module, function) = test.split_once("::").unwrap_or((test, ""));
+        let path = format!("tests/sim/{module}.rs");
+        let Ok(source) = fs::read_to_string(&path) else {
+            assert!(function.is_empty() && test == "tidy", "{path}, for {test}");
+            continue;
+        };
+        assert!(source.contains("#[test]"), "{path} has no test");
+        assert!(source.contains(&format!("fn {function}")), "{path} has no {function}");
+        named += 1;
+    }
+    assert!(50 < named, "{named} tests are named");
+}
+
 // Every case of the page has tests that exist and name it.
 #[test]
 fn every_case_from_the_field_is_named_by_the_tests_beside_it() {

@@ -33,6 +33,7 @@ fn a_file_is_certain_only_after_it_and_its_directory_are_synced() {
     assert_eq!(possible(&disk, "a"), BTreeSet::from([FOUND.map(<[u8]>::to_vec)]));
 }
 
+// proof: F3
 #[test]
 fn a_length_may_survive_without_its_bytes_and_bytes_without_their_length() {
     let disk = SimDisk::new(1);
@@ -103,6 +104,7 @@ fn a_write_the_power_cut_hit_may_survive() {
     assert!(possible(&disk, "a").contains(&FOUND.map(<[u8]>::to_vec)));
 }
 
+// proof: F8
 #[test]
 fn a_failed_sync_leaves_the_pages_to_one_of_three_fates() {
     for (fate, seen, later) in [

@@ -284,7 +284,7 @@ fn bound(snapshot_bytes: u64, file_bytes_per_record_byte: u64) -> u64 {
     2 * between * file_bytes_per_record_byte + 3 * SEGMENT
 }
 
-// spec: JRN-080
+// spec: JRN-068
 #[test]
 fn w59_a_task_alive_for_ever_and_its_heartbeats_do_not_make_the_journal_grow() {
     let mut bench = Bench::new(59);

@@ -260,6 +260,7 @@ fn flip_bits(store: &Store, every: u64) -> Tally {
     tally
 }
 
+// W22.
 // proof: F11, I9, I20
 #[test]
 fn no_flipped_bit_of_any_file_is_a_silent_loss() {

@@ -146,6 +146,7 @@ fn w04_of_two_unsynced_writes_the_second_alone_is_counted_and_not_applied() {
     );
 }
 
+// proof: F5
 #[test]
 fn w05_a_page_of_garbage_behind_the_end_is_cut_or_set_aside() {
     let (clean, book, frame) = store_and_frame(&[20]);
@@ -354,6 +355,7 @@ fn w25_a_bad_checksum_in_a_sealed_segment_is_damage_and_not_the_end() {
     assert!(matches!(refusal(&disk), JournalError::Damage(_)));
 }
 
+// proof: F14
 #[test]
 fn w32_a_frame_at_the_place_of_another_is_never_taken_for_it() {
     let mut ledger = fresh(32);
@@ -393,6 +395,7 @@ fn w33_a_missing_segment_is_refused() {
     }
 }
 
+// proof: F7, F8, I8
 #[test]
 fn w36_w38_a_commit_whose_sync_failed_is_an_error_and_the_last() {
     let mut ledger = store();
@@ -406,6 +409,7 @@ fn w36_w38_a_commit_whose_sync_failed_is_an_error_and_the_last() {
     assert!(ledger.close().is_err(), "no clean end is written");
 }
 
+// proof: F7, F8
 #[test]
 fn w37_there_is_no_second_sync_and_after_a_power_cut_all_that_was_acknowledged_is_there() {
     for fate in [PageFate::Dropped, PageFate::CacheOnly, PageFate::Kept] {
@@ -425,6 +429,7 @@ fn w37_there_is_no_second_sync_and_after_a_power_cut_all_that_was_acknowledged_i
     }
 }
 
+// proof: F2
 #[test]
 fn w44_a_new_segment_never_survives_the_end_of_the_one_before_it() {
     for fsync in [Fsync::Always, Fsync::Never] {

@@ -119,6 +119,7 @@ fn short_workloads() -> Vec<Vec<Step>> {
     Step::ALL.iter().flat_map(|first| workloads(Some(*first), 2)).collect()
 }
 
+// proof: F1, F2, F3, F4, F5, I2, I6
 #[test]
 fn no_crash_under_a_weak_policy_makes_a_hole_or_hands_a_number_out_again() {
     for fsync in [Fsync::Never, Fsync::Interval(Duration::from_secs(1))] {
@@ -137,6 +138,7 @@ fn a_power_cut_during_the_very_first_start_leaves_an_empty_journal() {
     explore(None);
 }
 
+// proof: F1, F2, F3, F4, F5, F17, I1, I2, I4, I10
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_small_commit() {
     explore(Some(Step::Small));
@@ -153,12 +155,14 @@ fn no_crash_loses_what_was_acknowledged_after_a_commit_of_several_pages() {
 }
 
 // W47.
+// proof: F17, I1, I2
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_new_segment() {
     explore(Some(Step::Rotate));
 }
 
 // W24, W48, W49, W51.
+// proof: F17, I1, I2, I5
 #[test]
 fn no_crash_loses_what_was_acknowledged_after_a_snapshot() {
     explore(Some(Step::Snapshot));

@@ -91,6 +91,8 @@ impl Plan {
             assert!(error.is_none(), "an error without a fault: {error:?}");
             return false;
         }
+        let blamed = error.as_ref().is_none_or(is_io);
+        assert!(blamed, "{self}: the store is blamed for it: {error:?}");
         let next = disk.restarted();
         if self.times == Times::Forever {
             self.start_still_ill(&next.fork(), &book);
@@ -156,6 +158,7 @@ fn each_call_is_continued(op: Op, failure: Failure) {
 
 const ONCE_AND_FOREVER: [Times; 2] = [Times::Once, Times::Forever];
 
+// proof: F6, I1, I8
 #[test]
 fn a_write_that_fails_loses_nothing_acknowledged() {
     for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
@@ -163,6 +166,7 @@ fn a_write_that_fails_loses_nothing_acknowledged() {
     }
 }
 
+// proof: F6
 #[test]
 fn a_write_that_is_interrupted_or_short_is_continued() {
     each_call_is_continued(Op::Write, Failure::Error(Errno::INTR));
@@ -176,6 +180,7 @@ fn a_write_that_takes_nothing_is_an_error_and_not_a_loop() {
     each_call_fails(Op::Write, Failure::Short(0), &ONCE_AND_FOREVER);
 }
 
+// proof: F6, F7, F8, I8
 #[test]
 fn a_sync_that_fails_is_final_whatever_becomes_of_the_pages() {
     for fate in [PageFate::Dropped, PageFate::CacheOnly, PageFate::Kept] {
@@ -186,6 +191,7 @@ fn a_sync_that_fails_is_final_whatever_becomes_of_the_pages() {
     }
 }
 
+// proof: F8, F9
 #[test]
 fn a_directory_that_cannot_be_synced_is_final() {
     for errno in [Errno::IO, Errno::NOSPC, Errno::DQUOT] {
@@ -193,6 +199,7 @@ fn a_directory_that_cannot_be_synced_is_final() {
     }
 }
 
+// proof: F9
 #[test]
 fn a_name_that_cannot_be_made_or_taken_away_loses_nothing() {
     for op in [Op::Create, Op::Rename, Op::Remove, Op::CreateDir] {
@@ -221,6 +228,7 @@ fn a_file_system_that_cannot_reserve_blocks_will_do() {
     assert!(plan.run().error.is_none());
 }
 
+// proof: F12
 #[test]
 fn a_read_that_fails_is_never_taken_for_the_end() {
     for op in [Op::Read, Op::Len, Op::List, Op::OpenRead] {
@@ -255,6 +263,7 @@ fn crashed_disks() -> (Book, usize, Vec<SimDisk>) {
     (ledger.book, must, disks)
 }
 
+// proof: F17
 #[test]
 fn a_start_that_fails_at_any_call_can_be_repeated() {
     let (book, must, disks) = crashed_disks();
@@ -285,6 +294,7 @@ fn a_start_that_fails_at_any_call_can_be_repeated() {
     println!("{runs} failed starts, {}", explorer.figures());
 }
 
+// proof: F7
 #[test]
 fn a_sync_that_lied_and_owned_up_one_sync_later_leaves_a_run_or_a_refusal() {
     let mut refused = 0;

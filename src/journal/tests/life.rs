@@ -266,6 +266,7 @@ fn a_weak_journal_skips_again_when_it_dies_at_once() {
     }
 }
 
+// proof: F18
 // spec: JRN-003
 #[test]
 fn a_second_process_is_told_who_holds_the_directory() {
