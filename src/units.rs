@@ -141,7 +141,7 @@ pub fn rfc3339(instant: Timestamp) -> String {
     utc(instant).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// Reads an RFC 3339 instant with its offset, not before 1970; below a millisecond it is cut.
+/// Reads an RFC 3339 instant with its offset, not before 1970 nor after [`TIMESTAMP_MAX`]; below a millisecond it is cut.
 pub fn parse_rfc3339(text: &str) -> Result<Timestamp, Unreadable> {
     let wrong = |why: &str| {
         Unreadable(format!(
@@ -151,9 +151,11 @@ pub fn parse_rfc3339(text: &str) -> Result<Timestamp, Unreadable> {
         ))
     };
     let instant = DateTime::parse_from_rfc3339(text).map_err(|error| wrong(&error.to_string()))?;
-    u64::try_from(instant.timestamp_millis())
+    let instant = u64::try_from(instant.timestamp_millis())
         .map(Timestamp)
-        .map_err(|_negative| wrong("it lies before 1970"))
+        .map_err(|_negative| wrong("it lies before 1970"))?;
+    // An offset may reach beyond what can be printed.
+    if TIMESTAMP_MAX < instant { Err(wrong("it lies after 9999")) } else { Ok(instant) }
 }
 
 /// Which clock on the wall people are shown.
@@ -249,7 +251,7 @@ impl Zone {
                 steps.take(1).next()?.timestamp_millis()
             }
         };
-        u64::try_from(millis).ok().map(Timestamp)
+        u64::try_from(millis).ok().map(Timestamp).filter(|instant| *instant <= TIMESTAMP_MAX)
     }
 }
 
@@ -403,6 +405,20 @@ mod tests {
         for text in ["", "4096", "MiB", "1.5GiB", "4XB", "99999999999TiB", "-1B"] {
             let said = parse_size(text).unwrap_err().to_string();
             assert!(said.starts_with(&format!("`{text}` is not a size: ")), "{said}");
+        }
+    }
+
+    #[test]
+    fn an_instant_that_cannot_be_printed_is_refused() {
+        let last = "9999-12-31T23:59:59.999Z";
+        assert_eq!(parse_rfc3339(last), Ok(TIMESTAMP_MAX));
+        assert_eq!(parse_rfc3339("9999-12-31T22:59:59.999-01:00"), Ok(TIMESTAMP_MAX));
+        for text in ["9999-12-31T23:59:59-23:59", "9999-12-31T23:00:00-01:00"] {
+            let error = parse_rfc3339(text).unwrap_err();
+            assert!(error.to_string().contains("after 9999"), "{error}");
+        }
+        for text in ["+10000-01-01 00:00", "9999-12-31T23:59:59-23:59"] {
+            assert!(Zone::Utc.parse(text, Timestamp(0)).is_err(), "{text}");
         }
     }
 

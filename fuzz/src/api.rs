@@ -73,6 +73,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         ("duration", 0, "2d1h30m5s250ms"),
         ("size", 1, "64 MiB"),
         ("instant", 2, "2026-03-14T02:30:00.004+08:00"),
+        ("instant-late", 2, "9999-12-31T23:59:59-23:59"),
         ("submit", 4, r#"{"type":"job","payload":{"a":[1,"\u00e9"]},"priority":-3,"delay":"1m"}"#),
         ("submit-at", 5, r#"{"type":"j","at":"2026-01-01T00:00:00Z","max_retry":0,"key":"k"}"#),
         (
