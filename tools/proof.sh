@@ -6,6 +6,7 @@
 #   tools/proof.sh flips [EVERY]       every EVERY-th bit of a small store flipped; 1 flips all
 #   tools/proof.sh seeds [N [FIRST]]   lives of the whole engine
 #   tools/proof.sh model [N [FIRST]]   cases against the reference model
+#   tools/proof.sh orders [LARGER]      every order of what can happen to a task, on the rules alone
 #   tools/proof.sh defects [NAME…]     known mistakes built in on purpose; all, or these
 #   tools/proof.sh                     all of it
 #
@@ -25,7 +26,7 @@ prove() {
         grep -vE '^test .* ok$' "$log"
         return 1
     fi
-    grep -E '^L[123]|^test result' "$log" || { echo "no figures, so nothing was proved" >&2; return 1; }
+    grep -E '^L[1235]|^test result' "$log" || { echo "no figures, so nothing was proved" >&2; return 1; }
     awk '{ for (i = 2; i <= NF; i++) if ($i ~ /^crash$/ && $(i + 1) ~ /^states/) n += $(i - 1) }
         END { if (n) print n " crash states in all" }' "$log"
     echo "took $((SECONDS - began)) s"
@@ -34,6 +35,7 @@ prove() {
 states() { MIDWATCH_L1_STATES=${1:-120000} prove journal_ engine_damage compaction disk:: --skip no_flipped_bit_of; }
 flips() { MIDWATCH_L1_FLIP_EVERY=${1:-16} prove no_flipped_bit_of; }
 seeds() { MIDWATCH_L2_SEEDS=${1:-2000} MIDWATCH_L2_FIRST=${2:-1} prove world::; }
+orders() { MIDWATCH_L5=${1:-} prove orders::; }
 model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove model_engine::; }
 
 # One build has every mistake, and a variable chooses one: through a compiler wrapper for this
@@ -88,16 +90,17 @@ defects() {
 what=${1:-all}
 shift || true
 case $what in
-    states | flips | seeds | model | defects) "$what" "$@" ;;
+    states | flips | seeds | model | orders | defects) "$what" "$@" ;;
     all)
         states
         flips
         seeds
         model
+        orders
         defects
         ;;
     *)
-        sed -n '2,13p' "$0" >&2
+        sed -n '2,14p' "$0" >&2
         exit 2
         ;;
 esac

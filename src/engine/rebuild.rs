@@ -67,6 +67,7 @@ impl Fold {
                 if Defect::ForgetCheckpoint.is_on() {
                     task.life.iter_mut().for_each(|life| life.checkpoint = None);
                 }
+                task.check()?;
                 let id = task.id;
                 if !self.tasks.insert(*task) {
                     return Err(format!("task {id} stands in the snapshot twice"));
@@ -130,5 +131,40 @@ impl Replay for Rebuild {
 
     fn record(&mut self, seq: u64, record: Record<'_>) -> Result<(), String> {
         Piece::of_journal(seq, record)?.map_or(Ok(()), |piece| self.0.take(piece))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::State;
+    use crate::kernel::event::Submitted;
+    use crate::kernel::ids::{LifeTime, ServiceTime, TaskId, Timestamp};
+    use crate::kernel::status::Status;
+    use crate::kernel::task::TaskSpec;
+
+    /// A snapshot with whole checksums may still have been made by nobody we know.
+    #[test]
+    fn a_task_of_a_snapshot_whose_status_does_not_fit_it_is_refused() {
+        let mut state = State::default();
+        let spec = TaskSpec::new("job", "1");
+        let event = Event::Submitted(Submitted { task: TaskId(1), spec, due: LifeTime(0) });
+        let stamp = Stamp {
+            seq: Seq(1),
+            wall: Timestamp(0),
+            life: LifeTime(0),
+            service: ServiceTime(0),
+            by: crate::kernel::event::Actor::Daemon,
+        };
+        apply(&mut state, &stamp, &event).unwrap();
+        let mut task = state.task(TaskId(1)).unwrap().clone();
+        for status in Status::ALL.iter().filter(|status| status.is_leased()) {
+            task.status = *status;
+            let refused = Fold::default().take(Piece::Kept(Kept::Task(Box::new(task.clone()))));
+            let said = format!("task 1 is {status} and its lease does not fit that");
+            assert_eq!(refused, Err(said));
+        }
+        task.status = Status::Pending;
+        Fold::default().take(Piece::Kept(Kept::Task(Box::new(task)))).unwrap();
     }
 }

@@ -331,17 +331,8 @@ fn waiting(index: &Index) -> BTreeSet<TaskId> {
 
 /// The invariants of one task.
 fn check_task(task: &Task) -> Result<(), String> {
+    task.check()?;
     let id = task.id;
-    if task.status.is_leased() != task.lease().is_some() {
-        return Err(format!("task {id} is {} and its lease does not fit that", task.status));
-    }
-    if task.stop().is_some() && !task.status.is_leased() {
-        return Err(format!("task {id} is {} and still has a stop to obey", task.status));
-    }
-    let has_ended = task.life.as_ref().is_some_and(|life| life.ended.is_some());
-    if has_ended && !task.status.is_terminal() {
-        return Err(format!("task {id} is {} and has ended", task.status));
-    }
     if task.max_retry < task.retry_count && task.status == Status::Retrying {
         return Err(format!("task {id} is RETRYING after its retries are used up"));
     }

@@ -442,6 +442,22 @@ impl Task {
         }
     }
 
+    /// Whether what it holds fits its status: the first thing that does not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        let (id, status) = (self.id, self.status);
+        if status.is_leased() != self.lease().is_some() {
+            return Err(format!("task {id} is {status} and its lease does not fit that"));
+        }
+        if self.stop().is_some() && !status.is_leased() {
+            return Err(format!("task {id} is {status} and still has a stop to obey"));
+        }
+        let has_ended = self.life.as_ref().is_some_and(|life| life.ended.is_some());
+        if has_ended && !status.is_terminal() {
+            return Err(format!("task {id} is {status} and has ended"));
+        }
+        Ok(())
+    }
+
     /// The lease, while the task is RUNNING or LOST.
     pub fn lease(&self) -> Option<&Lease> {
         self.life.as_ref()?.lease.as_ref()

@@ -149,18 +149,6 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// A completion script for your shell
-    Completions {
-        /// The shell
-        #[arg(value_enum)]
-        shell: Shell,
-    },
-    /// The man page; midwatch-journal man | man -l -
-    Man {
-        /// The page of one command instead
-        #[arg(value_name = "COMMAND")]
-        command: Option<String>,
-    },
     /// Rebuilds a damaged store on which the daemon does not start; shows its plan first
     ///
     /// The new store holds the newest whole snapshot and the records behind it up to the first
@@ -181,6 +169,18 @@ enum Command {
         /// Print JSON, for programs
         #[arg(long)]
         json: bool,
+    },
+    /// A completion script for your shell
+    Completions {
+        /// The shell
+        #[arg(value_enum)]
+        shell: Shell,
+    },
+    /// The man page; midwatch-journal man | man -l -
+    Man {
+        /// The page of one command instead
+        #[arg(value_name = "COMMAND")]
+        command: Option<String>,
     },
 }
 
@@ -231,6 +231,9 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
         Command::Compact { dir, dry_run, json } => {
             compact::run(&open(dir)?, compact::Wanted { dry_run, json }, out)
         }
+        Command::Repair { dir, dry_run, method: by, json } => {
+            repair::run(&open(dir)?, repair::Wanted { by, dry_run, json }, out)
+        }
         Command::Completions { shell } => {
             write!(out, "{}", documents::completions(Cli::command(), shell))?;
             Ok(failure::DONE)
@@ -239,8 +242,5 @@ fn run(cli: Cli, out: &mut impl Write) -> Result<u8, Failure> {
             Some(page) => write!(out, "{page}").map(|()| failure::DONE).map_err(Failure::from),
             None => Err(Failure::usage("there is no such command")),
         },
-        Command::Repair { dir, dry_run, method: by, json } => {
-            repair::run(&open(dir)?, repair::Wanted { by, dry_run, json }, out)
-        }
     }
 }
