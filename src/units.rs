@@ -203,6 +203,19 @@ impl Zone {
     /// A local time that the clock skips is the first instant after the gap; one that it shows
     /// twice is the first of the two.
     pub fn parse(self, text: &str, now: Timestamp) -> Result<Timestamp, Unreadable> {
+        self.read(text, |time| self.next_at(time, now))
+    }
+
+    /// The same for what has been: a time of day alone means the last one before `now`.
+    pub fn parse_past(self, text: &str, now: Timestamp) -> Result<Timestamp, Unreadable> {
+        self.read(text, |time| self.last_at(time, now))
+    }
+
+    fn read(
+        self,
+        text: &str,
+        at: impl FnOnce(NaiveTime) -> Option<Timestamp>,
+    ) -> Result<Timestamp, Unreadable> {
         let text = text.trim();
         if let Ok(instant) = parse_rfc3339(text) {
             return Ok(instant);
@@ -212,7 +225,7 @@ impl Zone {
             time_formats.iter().find_map(|format| NaiveTime::parse_from_str(text, format).ok())
         };
         let found = if let Some(time) = times(text) {
-            self.next_at(time, now)
+            at(time)
         } else {
             let (date, time) = text.split_once([' ', 'T', 't']).unwrap_or((text, "00:00"));
             let date = NaiveDate::parse_from_str(date, "%Y-%m-%d").ok();
@@ -227,12 +240,25 @@ impl Zone {
         })
     }
 
-    /// The first instant after `now` at which the clock shows `time`.
-    fn next_at(self, time: NaiveTime, now: Timestamp) -> Option<Timestamp> {
-        let today = match self {
+    fn today(self, now: Timestamp) -> NaiveDate {
+        match self {
             Self::Utc => utc(now).date_naive(),
             Self::Local => utc(now).with_timezone(&Local).date_naive(),
-        };
+        }
+    }
+
+    /// The last instant up to `now` at which the clock showed `time`.
+    fn last_at(self, time: NaiveTime, now: Timestamp) -> Option<Timestamp> {
+        let today = self.today(now);
+        let days = [Some(today), today.pred_opt()];
+        let mut instants =
+            days.into_iter().flatten().filter_map(|day| self.instant(day.and_time(time)));
+        instants.find(|instant| *instant <= now)
+    }
+
+    /// The first instant after `now` at which the clock shows `time`.
+    fn next_at(self, time: NaiveTime, now: Timestamp) -> Option<Timestamp> {
+        let today = self.today(now);
         let days = [Some(today), today.succ_opt()];
         let mut instants =
             days.into_iter().flatten().filter_map(|day| self.instant(day.and_time(time)));
@@ -393,6 +419,20 @@ mod tests {
                 `999999999999999999d` is not a duration: more than 100 years is not accepted; write it like 250ms, 30s, 5m, 1h30m or 2d
                 `\u{1b}[2Js` is not a duration: a number is missing; write it like 250ms, 30s, 5m, 1h30m or 2d"#]],
         );
+    }
+
+    #[test]
+    fn a_time_of_day_is_the_next_one_or_the_last_one_as_is_asked() {
+        let now = parse_rfc3339("2026-03-14T02:10:00Z").unwrap();
+        for (text, next, last) in [
+            ("02:30", "2026-03-14T02:30:00.000Z", "2026-03-13T02:30:00.000Z"),
+            ("02:00", "2026-03-15T02:00:00.000Z", "2026-03-14T02:00:00.000Z"),
+            ("02:10", "2026-03-15T02:10:00.000Z", "2026-03-14T02:10:00.000Z"),
+            ("2026-03-20", "2026-03-20T00:00:00.000Z", "2026-03-20T00:00:00.000Z"),
+        ] {
+            assert_eq!(rfc3339(Zone::Utc.parse(text, now).unwrap()), next, "{text}");
+            assert_eq!(rfc3339(Zone::Utc.parse_past(text, now).unwrap()), last, "{text}");
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
     let statuses: Vec<_> = args.status.iter().map(|status| status.word()).collect();
     let since = match &args.since {
         Some(text) if units::parse_duration(text).is_err() => {
-            let instant = session.view.zone.parse(text, session.view.now);
+            let instant = session.view.zone.parse_past(text, session.view.now);
             Some(units::rfc3339(instant.map_err(|error| Failure::usage(error.to_string()))?))
         }
         span => span.clone(),

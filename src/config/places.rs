@@ -74,6 +74,9 @@ impl Config {
             None => default_data_dir(around)?,
         };
         let FileConfig { journal, worker, retry, retention, log, http, handlers, .. } = read;
+        if let Some(archive) = &retention.archive {
+            check_archive(archive, &data_dir)?;
+        }
         Ok(Self {
             file,
             data_dir,
@@ -288,6 +291,33 @@ fn default_socket(
         // No session, no runtime directory: the data directory is ours alone too.
         None => default_data_dir(around).map(|data_dir| data_dir.join("midwatch.sock")),
     }
+}
+
+/// What the data directory holds by itself; an archive there would be damage.
+const OWN_NAMES: [&str; 12] = [
+    "floor",
+    "inbox",
+    "journal",
+    "log",
+    "logs",
+    "midwatch.lock",
+    "quarantine",
+    "repair",
+    "reserve",
+    "run",
+    "snapshots",
+    "store",
+];
+
+fn check_archive(archive: &Path, data_dir: &Path) -> Result<(), ConfigError> {
+    let Ok(within) = archive.strip_prefix(data_dir) else { return Ok(()) };
+    let first = within.components().next();
+    let name = first.and_then(|first| first.as_os_str().to_str()).unwrap_or_default();
+    if !name.is_empty() && !OWN_NAMES.contains(&name) {
+        return Ok(());
+    }
+    let what = format!("`retention.archive` is {}, a place of midwatch's own", archive.display());
+    Err(Fault::new(what).with_help("name a file that nothing else writes").into())
 }
 
 fn default_data_dir(around: &Surroundings) -> Result<PathBuf, ConfigError> {

@@ -454,6 +454,29 @@ fn a_handler_that_names_a_base_is_not_bound_to_the_common_list() {
     assert_eq!(config.handlers["b"].retry.max_retry, 1);
 }
 
+#[test]
+fn an_archive_is_never_a_file_of_midwatchs_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let load = |archive: &Path| {
+        let text = format!(
+            "data_dir = '{}'\n[retention]\narchive = '{}'\n",
+            data.display(),
+            archive.display()
+        );
+        let file = dir.path().join("own.toml");
+        write(&file, &text);
+        let named = Named { config: flag(&file), ..Named::default() };
+        Config::load(&named, &around(dir.path(), 0)).map(drop)
+    };
+    for own in ["floor", "store", "midwatch.lock", "journal/x", "snapshots/y", "logs/1/1.log"] {
+        let error = load(&data.join(own)).unwrap_err().to_string();
+        assert!(error.contains("a place of midwatch's own"), "{own}: {error}");
+    }
+    load(&data.join("archive/ended.ndjson")).unwrap();
+    load(&dir.path().join("ended.ndjson")).unwrap();
+}
+
 const DOCUMENT: &str = include_str!("../../spec/config.md");
 
 #[test]

@@ -90,6 +90,9 @@ pub struct Plan {
     pub outcome: Outcome,
     /// Sequences of which nothing whole is left, or which were never given.
     pub unreadable: Vec<Span>,
+    /// The newest segment can't be read: the first sequence of which nobody can tell whether it, and
+    /// what followed, was ever given.
+    pub end_unknown: Option<u64>,
     /// Ids of tasks of which nothing whole is left.
     pub nameless: Vec<Span>,
     /// Under [`Method::Cut`]: records that [`Method::Salvage`] would keep in addition.
@@ -177,6 +180,7 @@ impl Plan {
             method,
             base,
             unreadable,
+            end_unknown: (!remains.has_end()).then_some(spent),
             nameless,
             salvageable: if method == Method::Cut { salvageable } else { 0 },
             skipped,
@@ -193,7 +197,7 @@ impl Plan {
 
     /// Whether the new store holds all that the old one ever held, as far as anything shows.
     pub fn loses_nothing(&self) -> bool {
-        self.unreadable.is_empty() && self.outcome.aside_count == 0
+        self.unreadable.is_empty() && self.end_unknown.is_none() && self.outcome.aside_count == 0
     }
 
     /// Puts the new store in the place of the old one; returns the directory in `quarantine/` that

@@ -109,6 +109,12 @@ impl Remains {
         !self.segments.is_empty()
     }
 
+    /// Whether the newest segment that anything speaks of can be read: else nobody can tell how
+    /// many records it held.
+    pub fn has_end(&self) -> bool {
+        self.segments.last().is_some_and(|last| self.last_segment <= last.header.number)
+    }
+
     /// Every file of one kind whose header is whole.
     fn headers(
         &mut self,

@@ -302,6 +302,9 @@ fn quarantine(data_dir: &Path) -> Option<Attention> {
     (0 < kept).then(|| point(true, what, &commands))
 }
 
+/// Below this much free space new work may be refused, whatever the reserve.
+const NEW_WORK_ROOM: u64 = 3 << 20;
+
 fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
     let mut points = Vec::new();
     if let Some(suspicious) = &about.recovery.suspicious {
@@ -314,9 +317,12 @@ fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
             format!("fsync is `{}`: what was acknowledged may be lost with the power", about.fsync);
         points.push(point(false, what, &["midwatch config show".to_owned()]));
     }
-    if let Some(free) = disk_free.filter(|free| *free < about.reserve.saturating_mul(2)) {
-        let what = format!("only {} are free on the data directory's disk", bytes(free));
-        points.push(point(free < about.reserve, what, &["df -h".to_owned()]));
+    let (few, least) = (about.reserve.saturating_mul(2), about.reserve.max(NEW_WORK_ROOM));
+    if let Some(free) = disk_free.filter(|free| *free < few.max(least)) {
+        let full = free < least;
+        let refused = if full { "; new work may be refused" } else { "" };
+        let what = format!("only {} are free on the data directory's disk{refused}", bytes(free));
+        points.push(point(full, what, &["df -h".to_owned()]));
     }
     points
 }

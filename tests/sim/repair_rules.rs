@@ -162,3 +162,32 @@ fn a_repaired_store_that_loses_its_snapshot_does_not_begin_anew() {
         other => panic!("{other:?}"),
     }
 }
+
+/// A plan said "lose nothing" over a newest segment of which only the header was hit: what it held
+/// can't be told by then, and that must be said.
+// spec: REP-034
+#[test]
+fn where_the_newest_segment_is_gone_nobody_says_that_nothing_is_lost() {
+    let harms: [fn(&SimDisk, &str); 4] = [
+        |disk, newest| disk.flip(newest, 8 * 100),
+        |disk, newest| disk.zero(newest, 0..512),
+        |disk, newest| disk.zero(newest, 0..disk.read_file(newest).unwrap().len()),
+        |disk, newest| disk.rm(newest),
+    ];
+    for (number, harm) in harms.iter().enumerate() {
+        let disk = store(&[12]).restarted();
+        let files = disk.files();
+        let newest = files.iter().rfind(|path| path.starts_with("journal/")).unwrap();
+        let first: u64 = newest[19..39].parse().unwrap();
+        harm(&disk, newest);
+        let Ok(Diagnosis::Plan(plan)) = diagnose(&disk, Method::Cut) else { panic!("{number}") };
+        assert_eq!(plan.end_unknown, Some(first), "{number}");
+        assert!(!plan.loses_nothing(), "{number}");
+    }
+    let disk = store(&[12]).restarted();
+    let files = disk.files();
+    let middle = files.iter().filter(|path| path.starts_with("journal/")).nth(2).unwrap();
+    disk.flip(middle, 8 * (4096 + 16));
+    let Ok(Diagnosis::Plan(plan)) = diagnose(&disk, Method::Cut) else { panic!("not damaged") };
+    assert_eq!(plan.end_unknown, None);
+}

@@ -41,6 +41,13 @@ impl Failure {
         self
     }
 
+    /// Without what would help in general.
+    #[must_use]
+    pub(crate) fn without_help(mut self) -> Self {
+        self.lines.truncate(1);
+        self
+    }
+
     /// Says it on stderr; the exit code.
     pub(crate) fn report(&self) -> u8 {
         self.lines.iter().for_each(|line| say(line));

@@ -60,6 +60,14 @@ pub(crate) fn run(store: &Store, wanted: Wanted, out: &mut impl Write) -> Result
 /// A refusal with what to do before the next try.
 fn refusal(store: &Store, error: &JournalError) -> Failure {
     let failure = store.refusal(error);
+    if matches!(is_pending(&store.disk), Ok(true)) {
+        let failure = failure.without_help();
+        return failure
+            .with_help(
+                "Some files are in their new place already, and none is lost: mend the cause",
+            )
+            .with_help(format!("and run `midwatch-journal repair{}` again", store.argument));
+    }
     match error {
         JournalError::Io { .. } => failure
             .with_help("Nothing was changed. A disk that can't be read is not repaired: copy what")
@@ -186,6 +194,13 @@ fn print_losses(plan: &Plan, out: &mut impl Write) -> io::Result<()> {
             spans(&plan.unreadable)
         )?;
     }
+    if let Some(seq) = plan.end_unknown {
+        writeln!(
+            out,
+            "  miss       from sequence {seq} on whatever there was: the newest segment"
+        )?;
+        writeln!(out, "             can't be read, and nothing says how much it held")?;
+    }
     if *aside_count != 0 {
         let records = things(*aside_count, "whole record");
         writeln!(out, "  set aside  {records}, sequence {}", spans(aside))?;
@@ -207,7 +222,7 @@ fn print_losses(plan: &Plan, out: &mut impl Write) -> io::Result<()> {
     if !older.is_empty() {
         writeln!(out, "  take back  {}", tasks(older, " to an older state"))?;
     }
-    if !plan.unreadable.is_empty() {
+    if !plan.unreadable.is_empty() || plan.end_unknown.is_some() {
         let open = plan.outcome.state.tasks().filter(|task| !task.status.is_terminal()).count();
         let open = things(open as u64, "task");
         writeln!(
@@ -316,6 +331,7 @@ fn plan_json(store: &Store, plan: &Plan, verdict: &str, aside: Option<&str>) -> 
             "next_seq": plan.next_seq,
             "next_task": plan.next_task.0,
             "missing": spans_json(&plan.unreadable),
+            "end_unknown_from": plan.end_unknown,
             "set_aside": {"records": aside_count, "sequences": spans_json(set_aside)},
             "skipped": skipped.collect::<Vec<_>>(),
             "tasks_lost": ids(lost),

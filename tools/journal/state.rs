@@ -46,7 +46,7 @@ impl FromStr for At {
         if let Some(ago) = ago {
             return Ok(Self::Time(Timestamp(now.0.saturating_sub(ago.0))));
         }
-        let parsed = Zone::Local.parse(text, now);
+        let parsed = Zone::Local.parse_past(text, now);
         parsed
             .map(Self::Time)
             .map_err(|error| format!("no sequence number, no `2h ago`, and {error}"))
