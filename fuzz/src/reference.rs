@@ -90,6 +90,7 @@ struct Header {
     salt: u64,
     previous: (u64, u64, u64, u32),
     skipped: bool,
+    weak: bool,
     copies_end: u64,
     resume_seq: u64,
 }
@@ -104,6 +105,7 @@ fn header(bytes: &[u8], kind: u8) -> Result<Option<Header>, String> {
         salt: u64_of(page, 48),
         previous: (u64_of(page, 88), u64_of(page, 96), u64_of(page, 104), u32_of(page, 112)),
         skipped: u32_of(page, 116) & 1 == 1,
+        weak: u32_of(page, 116) & 2 == 2,
         copies_end: u64_of(page, 120),
         resume_seq: u64_of(page, 128),
     };
@@ -404,16 +406,17 @@ fn class(bytes: &[u8], header: &Header, place: usize, named: bool) -> Result<Cla
             32 <= last && sectors.len().is_multiple_of(512) && !sectors.chunks(512).any(is_zero)
         }
     };
-    let mut synced_later = false;
     let mut at = here
+        .as_ref()
         .map_or(place + header.alignment, |frame| behind(place, frame.length, header.alignment));
+    // One write at a time, each behind the sync of the one before, unless flag 2 says otherwise.
+    let mut synced_later = here.is_some() && !header.weak && at <= place + last;
     while at < bytes.len() {
         let Some(frame) = frame(bytes, header, at) else {
             at += header.alignment;
             continue;
         };
-        let whole = frame.records.is_some() && frame.flags & 4 == 0;
-        synced_later |= whole && frame.flags & 1 == 1;
+        synced_later |= frame.flags & 1 == 1;
         at = behind(at, frame.length, header.alignment);
     }
     match (synced_later || named, full) {

@@ -10,7 +10,7 @@ use super::frame::{
     SECTOR_BYTES, Salt, decode_body, decode_head, has_end_mark, padded,
 };
 use super::segment::{
-    FLAG_SKIPPED_AHEAD, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
+    FLAG_SKIPPED_AHEAD, FLAG_WEAK, FileKind, HEADER_BYTES, Header, HeaderFault, SEGMENT_BYTES_MAX,
 };
 use crate::defect::Defect;
 use std::rc::Rc;
@@ -305,26 +305,28 @@ impl<F: DiskFile> Walk<F> {
         Ok(survey)
     }
 
-    /// Counts the whole frames behind the bad one.
+    /// Counts the whole frames behind the bad one, and looks for what was written after its sync.
     fn survey_frames(&mut self, survey: &mut Survey) -> Result<(), JournalError> {
-        let mut at = self.offset;
-        let mut first = true;
+        let start = self.offset;
+        let mut at = start;
         while at < survey.end {
-            let step = match self.check(at)? {
-                Ok(head) if !first => {
+            // A frame whose header holds vouches for its length, whatever became of the rest.
+            let Some(head) = self.head(at)? else {
+                at = at.saturating_add(u64::from(self.header.alignment));
+                continue;
+            };
+            let end = at.saturating_add(self.length(head));
+            if at == start {
+                // Its writer began no other write before the sync of this one.
+                survey.later_synced |= !self.header.has(FLAG_WEAK) && end < survey.end;
+            } else {
+                survey.later_synced |= head.has(FLAG_SYNCED);
+                if self.check(at)?.is_ok() {
                     survey.frames_after += 1;
                     survey.records_after += u64::from(head.count);
-                    survey.later_synced |= head.has(FLAG_SYNCED);
-                    self.length(head)
                 }
-                // A frame whose header holds vouches for its length, whatever became of the rest.
-                _ => match self.head(at)? {
-                    Some(head) => self.length(head),
-                    None => u64::from(self.header.alignment),
-                },
-            };
-            first = false;
-            at = at.saturating_add(step);
+            }
+            at = end;
         }
         Ok(())
     }
@@ -367,6 +369,6 @@ pub(super) struct Survey {
     pub(super) frames_after: u64,
     /// Their records.
     pub(super) records_after: u64,
-    /// One of them was written after everything before it was synced.
+    /// Something behind the bad frame was written after everything before it was synced.
     pub(super) later_synced: bool,
 }

@@ -44,6 +44,45 @@ fn goes_on(bench: &Bench, texts: &[String]) {
     assert_eq!((again.len(), tail), (texts.len() + 1, TailClass::End));
 }
 
+/// A stretch at the end of which only the first frame's header was left counted as one write that
+/// was never answered, however many answered ones stood behind it.
+// spec: REC-022
+#[test]
+fn what_was_written_behind_a_bad_frame_proves_that_it_was_durable() {
+    let (bench, path, last) = three_frames();
+    let second = last - 512;
+    let image = bench.image();
+    let refused = |what: &str| {
+        let before = bench.image();
+        let found = bench.scan();
+        assert!(matches!(found, Err(JournalError::Damage(_))), "{what}: {found:?}");
+        assert_eq!(bench.image(), before, "{what}");
+        bench.restore(&image);
+    };
+    edit(&path, |bytes| {
+        bytes[second + 44] ^= 1;
+        bytes[last..].fill(0x5A);
+    });
+    refused("bytes that nobody can read");
+    edit(&path, |bytes| {
+        bytes[second..second + 512].fill(0);
+        bytes[last + 50] ^= 1;
+    });
+    refused("a header alone");
+    // Where answers may precede the sync two writes may be on their way at once.
+    let weak = Bench { options: Options { fsync: Fsync::Never, ..bench.options }, ..Bench::new() };
+    let (mut journal, ..) = weak.open();
+    add(&mut journal, "a");
+    add(&mut journal, "b");
+    drop(journal);
+    let path = weak.segments().pop().unwrap();
+    edit(&path, |bytes| {
+        bytes[4096 + 44] ^= 1;
+        bytes[4096 + 512..4096 + 1024].fill(0x5A);
+    });
+    assert!(weak.scan().is_ok());
+}
+
 // B03.
 // spec: REC-011
 #[test]
