@@ -154,8 +154,8 @@ pub enum Kept {
     Head(Head),
     /// A worker.
     Worker(Worker),
-    /// A task.
-    Task(Box<crate::kernel::task::Task>),
+    /// A task. Not in a box: at a start another thread takes it, and would have to free the box.
+    Task(crate::kernel::task::Task),
 }
 
 /// Reads a snapshot's record.

@@ -7,6 +7,7 @@ use crate::defect::Defect;
 use crate::journal::{Record, Replay};
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::Seq;
+use crate::kernel::text::Text;
 use crate::kernel::{Head, Image, State, Table, Worker, apply};
 use std::collections::BTreeMap;
 
@@ -23,6 +24,15 @@ impl Piece {
     /// A record of a snapshot; none when nobody needs to know its kind.
     pub fn of_snapshot(record: Record<'_>) -> Result<Option<Self>, String> {
         unless_ignorable(codec::decode_kept(record.kind, record.body).map(Self::Kept), record)
+    }
+
+    /// The type of the task that it brings.
+    pub const fn kind_mut(&mut self) -> Option<&mut Text> {
+        match self {
+            Self::Kept(Kept::Task(task)) => Some(&mut task.kind),
+            Self::Event(_, Event::Submitted(submitted)) => Some(&mut submitted.spec.kind),
+            Self::Kept(Kept::Head(_) | Kept::Worker(_)) | Self::Event(..) => None,
+        }
     }
 
     /// A record of the journal; none when nobody needs to know its kind.
@@ -69,7 +79,7 @@ impl Fold {
                 }
                 task.check()?;
                 let id = task.id;
-                if !self.tasks.insert(*task) {
+                if !self.tasks.insert(task) {
                     return Err(format!("task {id} stands in the snapshot twice"));
                 }
             }
@@ -160,11 +170,11 @@ mod tests {
         let mut task = state.task(TaskId(1)).unwrap().clone();
         for status in Status::ALL.iter().filter(|status| status.is_leased()) {
             task.status = *status;
-            let refused = Fold::default().take(Piece::Kept(Kept::Task(Box::new(task.clone()))));
+            let refused = Fold::default().take(Piece::Kept(Kept::Task(task.clone())));
             let said = format!("task 1 is {status} and its lease does not fit that");
             assert_eq!(refused, Err(said));
         }
         task.status = Status::Pending;
-        Fold::default().take(Piece::Kept(Kept::Task(Box::new(task)))).unwrap();
+        Fold::default().take(Piece::Kept(Kept::Task(task))).unwrap();
     }
 }
