@@ -37,7 +37,7 @@ impl Midwatch {
         Self { alone: true, ..self }
     }
 
-    /// With more in its config.
+    /// With more in its config: keys of `[retention]`, or tables.
     pub(crate) fn with_config(self, config: &'static str) -> Self {
         Self { config, ..self }
     }
@@ -76,9 +76,10 @@ impl Server for Midwatch {
 
     fn start(&self, dir: &Path) -> Fallible<Running> {
         // As in service: a supervisor and the engine; the workers are ours.
-        // The backlog is what is measured, not where it would be refused.
+        // The backlog is what is measured, not where it would be refused. Last, so that what is
+        // added may go on in this table.
         let handlers =
-            "[retention]\nmax_state = \"16GiB\"\n[handlers.job]\ncommand = [\"/bin/true\"]\n";
+            "[handlers.job]\ncommand = [\"/bin/true\"]\n[retention]\nmax_state = \"16GiB\"\n";
         let arguments: &[&str] =
             if self.alone { &["engine"] } else { &["daemon", "--workers", "0"] };
         start(&self.program, dir, &format!("{handlers}{}", self.config), arguments)

@@ -18,8 +18,8 @@ use std::path::Path;
 const WHOLE: &str = "[journal]\nsnapshot_after = \"64GiB\"\n";
 
 /// Small files, frequent snapshots, and few ended tasks that stay.
-const SMALL: &str = "[journal]\nsegment_size = \"64KiB\"\nsnapshot_after = \"1MiB\"\nreserve = \"64KiB\"\n\
-     [retention]\nmax_finished = 1000\n";
+const SMALL: &str = "max_finished = 1000\n\
+     [journal]\nsegment_size = \"64KiB\"\nsnapshot_after = \"1MiB\"\nreserve = \"64KiB\"\n";
 const SMALL_SEGMENT: u64 = 64 << 10;
 const SMALL_AFTER: u64 = 1 << 20;
 
