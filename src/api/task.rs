@@ -36,6 +36,22 @@ pub struct SubmitRequest {
     pub key: Option<String>,
 }
 
+impl SubmitRequest {
+    /// A task of this type with this payload; everything else is left to the defaults.
+    pub fn new(kind: impl Into<String>, payload: Option<Box<RawValue>>) -> Self {
+        Self {
+            kind: kind.into(),
+            payload,
+            priority: None,
+            at: None,
+            delay: None,
+            max_retry: None,
+            timeout: None,
+            key: None,
+        }
+    }
+}
+
 /// Answer to a submission: 201 when the task is new, 200 when its key was known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Submitted {

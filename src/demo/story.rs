@@ -143,14 +143,8 @@ impl<'a, 'b> Story<'a, 'b> {
         let payload = to_raw_value(&payload).map_err(|error| DemoError::new(doing, &error))?;
         let words = format!("count_words {payload}");
         let request = SubmitRequest {
-            kind: "count_words".to_owned(),
-            payload: Some(payload),
-            priority: None,
-            at: None,
-            delay: None,
-            max_retry: None,
-            timeout: None,
             key: Some("demo".to_owned()),
+            ..SubmitRequest::new("count_words", Some(payload))
         };
         let submitted: Result<Submitted, _> = self.house.client().post("/v1/tasks", &request);
         self.task = submitted.map_err(|error| DemoError::new(doing, &error))?.id;

@@ -6,8 +6,8 @@
 use super::ids::TaskId;
 use super::shared::Shared;
 use super::task::{Extra, Task};
-use super::text::Text;
-use std::collections::{BTreeSet, VecDeque};
+use super::text::Texts;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Tasks in one chunk: small, so that copying one on write is cheap.
@@ -24,7 +24,7 @@ pub struct Table {
     chunks: VecDeque<Option<Arc<Chunk>>>,
     len: usize,
     /// The types, each under the one text that all its tasks share.
-    kinds: BTreeSet<Text>,
+    kinds: Texts,
     /// What the task inserted last had besides: most have the same, who submitted them.
     extra: Option<Shared<Extra>>,
 }
@@ -112,11 +112,7 @@ impl Table {
     }
 
     fn share(&mut self, task: &mut Task) {
-        if let Some(known) = self.kinds.get(&*task.kind) {
-            task.kind = known.clone();
-        } else {
-            self.kinds.insert(task.kind.clone());
-        }
+        self.kinds.share(&mut task.kind);
         if task.extra.is_some() && task.extra == self.extra {
             task.extra.clone_from(&self.extra);
         } else {

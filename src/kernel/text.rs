@@ -3,6 +3,7 @@
 use minicbor::decode::{self, Decoder};
 use minicbor::encode::{self, Encoder, Write};
 use std::borrow::Borrow;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -17,6 +18,21 @@ impl Text {
     #[must_use]
     pub fn clipped(text: &str, bytes_max: usize) -> Self {
         Self::from(text.get(..text.floor_char_boundary(bytes_max)).unwrap_or(text))
+    }
+}
+
+/// Texts that come again and again, each kept once.
+#[derive(Clone, Debug, Default)]
+pub struct Texts(BTreeSet<Text>);
+
+impl Texts {
+    /// Lets `text` be the one of its kind that is known; the first of a kind becomes it.
+    pub fn share(&mut self, text: &mut Text) {
+        if let Some(known) = self.0.get(&**text) {
+            text.clone_from(known);
+        } else {
+            self.0.insert(text.clone());
+        }
     }
 }
 

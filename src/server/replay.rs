@@ -6,9 +6,8 @@ use crate::engine::{Fold, Piece, Rebuilding};
 use crate::journal::{Record, Replay};
 use crate::kernel::State;
 use crate::kernel::ids::Millis;
-use crate::kernel::text::Text;
+use crate::kernel::text::Texts;
 use crate::units;
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -38,7 +37,7 @@ pub(super) struct Replayer {
     heap_bytes: usize,
     /// The types seen so far: the second thread would free what this one has allocated, and both
     /// would wait for the allocator's lock.
-    kinds: BTreeSet<Text>,
+    kinds: Texts,
     taken: usize,
     said: Millis,
 }
@@ -60,7 +59,7 @@ impl Replayer {
             stage: Stage::Alone(Box::default()),
             heap: Vec::new(),
             heap_bytes: 0,
-            kinds: BTreeSet::new(),
+            kinds: Texts::default(),
             taken: 0,
             said: clock::monotonic(),
         }
@@ -76,11 +75,7 @@ impl Replayer {
     fn take(&mut self, piece: Option<Piece>, bytes: usize) -> Result<(), String> {
         let Some(mut piece) = piece else { return Ok(()) };
         if let Some(kind) = piece.kind_mut() {
-            if let Some(known) = self.kinds.get(&**kind) {
-                kind.clone_from(known);
-            } else {
-                self.kinds.insert(kind.clone());
-            }
+            self.kinds.share(kind);
         }
         if let Stage::Alone(fold) = &mut self.stage {
             self.taken = self.taken.saturating_add(1);

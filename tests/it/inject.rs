@@ -6,12 +6,14 @@ mod driver;
 #[path = "../../tools/inject/script.rs"]
 mod script;
 
+pub(crate) use driver::can_inject;
+
 /// Points in the plain test run.
 const POINTS: usize = 40;
 
 #[test]
 fn whichever_call_fails_or_is_the_last_what_was_acknowledged_is_there_once() {
-    if !driver::can_inject() {
+    if !can_inject() {
         return;
     }
     let wanted = std::env::var("MIDWATCH_INJECT_POINTS");

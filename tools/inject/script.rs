@@ -198,16 +198,8 @@ impl<'a> Script<'a> {
 }
 
 fn submission(key: &str, payload: &str) -> SubmitRequest {
-    SubmitRequest {
-        kind: "noop".into(),
-        payload: Some(RawValue::from_string(payload.to_owned()).unwrap()),
-        priority: None,
-        at: None,
-        delay: None,
-        max_retry: None,
-        timeout: None,
-        key: Some(key.to_owned()),
-    }
+    let payload = RawValue::from_string(payload.to_owned()).unwrap();
+    SubmitRequest { key: Some(key.to_owned()), ..SubmitRequest::new("noop", Some(payload)) }
 }
 
 fn all_tasks(http: &Blocking) -> Vec<TaskView> {

@@ -295,16 +295,8 @@ fn submit_all_the_time(ledger: &Ledger, socket: &Path, number: u32, seed: u64) {
 }
 
 fn request(key: &str, payload: &str) -> SubmitRequest {
-    SubmitRequest {
-        kind: "noop".into(),
-        payload: Some(RawValue::from_string(payload.to_owned()).unwrap()),
-        priority: None,
-        at: None,
-        delay: None,
-        max_retry: None,
-        timeout: None,
-        key: Some(key.to_owned()),
-    }
+    let payload = RawValue::from_string(payload.to_owned()).unwrap();
+    SubmitRequest { key: Some(key.to_owned()), ..SubmitRequest::new("noop", Some(payload)) }
 }
 
 fn kill(pid: Option<u32>) {

@@ -2,6 +2,7 @@
 //! strace, or where it may trace nobody, these tests are skipped, loudly.
 
 use super::house::{CALM, House, Part, bytes_of, kill, request};
+use crate::inject::can_inject;
 use midwatch::api::{Submitted, TaskList};
 use midwatch::client::{Blocking, ClientError};
 use midwatch::kernel::ids::TaskId;
@@ -10,18 +11,6 @@ use std::process::Command;
 use std::time::Duration;
 
 const CALLERS: usize = 8;
-
-/// Whether system calls can be made to fail here.
-fn can_inject() -> bool {
-    let tried = Command::new("strace")
-        .args(["-qq", "-o", "/dev/null", "-e", "inject=fdatasync:error=EIO:when=1+", "true"])
-        .output();
-    let can = tried.is_ok_and(|output| output.status.success());
-    if !can {
-        eprintln!("SKIPPED: there is no strace here, or it may trace nobody");
-    }
-    can
-}
 
 /// Has `fault` come over every sync of a running engine from now on.
 fn inject(house: &House, engine: &Part, fault: &str) -> Part {

@@ -404,16 +404,7 @@ pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 
 /// A plain submission.
 pub(super) fn request(kind: &str, payload: &str) -> SubmitRequest {
-    SubmitRequest {
-        kind: kind.to_owned(),
-        payload: Some(RawValue::from_string(payload.to_owned()).unwrap()),
-        priority: None,
-        at: None,
-        delay: None,
-        max_retry: None,
-        timeout: None,
-        key: None,
-    }
+    SubmitRequest::new(kind, Some(RawValue::from_string(payload.to_owned()).unwrap()))
 }
 
 /// Sends SIGKILL to a process that may have ended.
