@@ -7,6 +7,7 @@ use super::session::Session;
 use crate::api::EditRequest;
 use crate::kernel::ids::TaskId;
 use crate::units::{self, Unreadable};
+use clap::ArgGroup;
 
 /// What to change, and of which tasks.
 #[derive(Debug, clap::Args)]
@@ -17,7 +18,12 @@ started over with `midwatch reset`, one that has ended is run again with `midwat
   midwatch edit 42 --priority 1                  let it go before the others
   midwatch edit 42 43 --next-run 02:30           not before half past two at night
   midwatch edit 42 --next-run 2h --timeout none  in two hours, for as long as it takes")]
-#[group(id = "change", required = true, multiple = true, args = ["priority", "max_retry", "next_run", "timeout"])]
+#[command(group(
+    ArgGroup::new("change")
+        .required(true)
+        .multiple(true)
+        .args(["priority", "max_retry", "next_run", "timeout"])
+))]
 pub(crate) struct Args {
     /// The tasks
     #[arg(value_name = "ID", required = true, value_parser = task_id)]

@@ -13,6 +13,7 @@ use crate::api::{
 use crate::kernel::task_type::Rate;
 use crate::limits::MAX_RUNNING_MAX;
 use crate::units;
+use clap::ArgGroup;
 
 /// What to do with a task type.
 #[derive(Debug, clap::Subcommand)]
@@ -54,7 +55,9 @@ What is set here holds until it is set anew, also over restarts and whatever the
   midwatch type limit fetch --max-running 2 --rate 10/m
   midwatch type limit fetch --rate none            as fast as the workers can
   midwatch type limit fetch --max-running config --rate config")]
-#[group(id = "bound", required = true, multiple = true, args = ["max_running", "rate"])]
+#[command(group(
+    ArgGroup::new("bound").required(true).multiple(true).args(["max_running", "rate"])
+))]
 pub(crate) struct LimitArgs {
     /// The type
     #[arg(value_name = "TYPE")]
@@ -253,4 +256,163 @@ fn render(one: &TypeView, view: &View) -> String {
         text += &format!("\n  midwatch type resume {kind}\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::samples;
+    use expect_test::expect;
+
+    fn open(kind: &str) -> TypeView {
+        let bound = |from: &str| BoundView { value: None, from: from.to_owned() };
+        TypeView {
+            kind: kind.to_owned(),
+            configured: true,
+            paused: None,
+            max_running: BoundView { value: Some(3), from: "config".to_owned() },
+            rate: bound("default"),
+            limited: None,
+            dispatched: 0,
+            next_dispatch_at: None,
+            running: 2,
+            due: 40,
+            tasks: [("PENDING", 41), ("RETRYING", 1), ("RUNNING", 2), ("DEAD", 0)]
+                .map(|(status, count)| (status.to_owned(), count))
+                .into(),
+        }
+    }
+
+    fn paused() -> TypeView {
+        let order = |reason: Option<&str>| OrderView {
+            by: "uid 1000".to_owned(),
+            at: "2026-03-14T02:31:00.000Z".to_owned(),
+            reason: reason.map(str::to_owned),
+        };
+        TypeView {
+            paused: Some(order(Some("the upstream is down"))),
+            limited: Some(order(None)),
+            rate: BoundView { value: Some("10/m".to_owned()), from: "set".to_owned() },
+            dispatched: 7,
+            configured: false,
+            ..open("render_report")
+        }
+    }
+
+    fn paced() -> TypeView {
+        TypeView {
+            rate: BoundView { value: Some("2/h".to_owned()), from: "config".to_owned() },
+            dispatched: 2,
+            next_dispatch_at: Some("2026-03-14T02:45:00.000Z".to_owned()),
+            ..open("mail")
+        }
+    }
+
+    fn full() -> TypeView {
+        TypeView { running: 3, ..open("pack") }
+    }
+
+    #[test]
+    fn the_list_says_what_holds_each_type_up() {
+        let types = Types { types: vec![open("fetch_data"), full(), paced(), paused()] };
+        let text = render_list(&types, &samples::view(Some(90)));
+        assert!(text.lines().all(|line| crate::cli::text::width(line) <= 90));
+        expect![[r#"
+            screen
+              TYPE           STATUS  RUNNING  WAITING  RATE       DEAD  NOTE
+              fetch_data     open     2 of 3       42                0
+              pack           full     3 of 3       42                0
+              mail           paced    2 of 3       42  2 of 2/h      0
+              render_report  paused   2 of 3       42  7 of 10/m     0  9 min ago by uid 1000: the up…
+        "#]]
+        .assert_eq(&samples::screen(&text));
+    }
+
+    #[test]
+    fn one_type_says_where_its_bounds_come_from_and_what_helps() {
+        expect![[r#"
+            type render_report  paused
+
+              paused      9 min ago by uid 1000: the upstream is down
+              running     2 of 3
+              bounds      max_running 3 (config), rate 10/m (set)
+              set         9 min ago by uid 1000
+              rate        7 of 10/m
+              due         40
+              tasks       41 PENDING, 1 RETRYING, 2 RUNNING
+              config      there is no handler for it
+
+              midwatch type resume render_report
+        "#]]
+        .assert_eq(&render(&paused(), &samples::view(Some(80))));
+        let text = render(&paced(), &samples::view(Some(80)));
+        assert!(text.contains("next start  2026-03-14 02:45:00Z  (in 5 min)"), "{text}");
+    }
+
+    fn acted(view: TypeView, changed: bool) -> String {
+        serde_json::to_string(&TypeActed { view, changed }).unwrap()
+    }
+
+    #[test]
+    fn every_order_travels_and_says_what_became_of_it() {
+        let orders = [
+            (
+                "type pause render_report --reason down",
+                r#"POST /v1/types/render_report/pause {"reason":"down"}"#,
+                true,
+                "render_report paused\n",
+            ),
+            (
+                "type pause a/b",
+                "POST /v1/types/a%2Fb/pause {}",
+                false,
+                "render_report paused already\n",
+            ),
+            (
+                "type resume render_report",
+                "POST /v1/types/render_report/resume {}",
+                true,
+                "render_report resumed\n",
+            ),
+            (
+                "type limit render_report --max-running 3 --rate none",
+                r#"POST /v1/types/render_report/limit {"max_running":3,"rate":"none"}"#,
+                true,
+                "render_report max_running 3 (config), rate 10/m (set)\n",
+            ),
+            (
+                "type limit render_report --max-running config",
+                r#"POST /v1/types/render_report/limit {"max_running":"config"}"#,
+                true,
+                "render_report max_running 3 (config), rate 10/m (set)\n",
+            ),
+        ];
+        for (words, asked, changed, said) in orders {
+            let played = samples::play(words, &[(asked, acted(paused(), changed))]);
+            assert_eq!((played.code, played.out.as_str()), (0, said), "{words}");
+        }
+        let asked = "POST /v1/types/mail/resume {}";
+        let played = samples::play("type resume mail --json", &[(asked, acted(paced(), false))]);
+        let view: serde_json::Value = serde_json::from_str(&played.out).unwrap();
+        assert_eq!((&view["type"], &view["changed"]), (&"mail".into(), &false.into()));
+    }
+
+    #[test]
+    fn a_type_that_is_not_there_exits_3_and_slips_exit_2() {
+        let problem = crate::api::Problem::new(crate::api::Code::NoSuchType, "there is none");
+        let problem = serde_json::to_string(&problem).unwrap();
+        let played = samples::play("type show nope", &[("GET /v1/types/nope", problem)]);
+        assert_eq!((played.code, played.out.as_str()), (3, ""));
+        for words in [
+            "type",
+            "type limit t",
+            "type limit t --max-running 0",
+            "type limit t --rate 0/m",
+            "type limit t --rate 10/d",
+            "type pause",
+        ] {
+            let played = samples::play(words, &[]);
+            assert_eq!((played.code, played.out.as_str()), (2, ""), "{words}");
+        }
+    }
 }

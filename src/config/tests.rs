@@ -194,6 +194,20 @@ fn handlers_are_checked_key_by_key() {
 }
 
 #[test]
+fn bounds_of_a_type_are_numbers_within_theirs() {
+    check_faults(
+        "[handlers.a]\ncommand = ['x']\nmax_running = 0\nrate = '10/d'\n\
+         [handlers.b]\ncommand = ['x']\nmax_running = 100001\nrate = 10\n",
+        &expect![[r#"
+            error: `handlers.a.max_running` must be from 1 to 100000, not 0 (midwatch.toml, line 3)
+            error: `handlers.a.rate`: a rate is a number from 1 to 10000 and /s, /m or /h, such as 10/m (midwatch.toml, line 4)
+            error: `handlers.b.max_running` must be from 1 to 100000, not 100001 (midwatch.toml, line 7)
+            error: `handlers.b.rate` must be text, not a number (midwatch.toml, line 8)
+        "#]],
+    );
+}
+
+#[test]
 fn a_file_that_is_not_toml_is_refused_with_the_line() {
     check_faults(
         "[worker]\nslots = \n",
@@ -253,6 +267,8 @@ retry = { max_retry = 3, base = "10s" }
 retryable_exit_codes = [64]
 [handlers."report.daily"]
 command = ["report"]
+max_running = 2
+rate = "10/m"
 [retention]
 finished = "2d"
 max_finished = 50
@@ -298,12 +314,12 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
         retry.max_lost = 2  # DIR/full.toml:19
-        retention.finished = "2d"  # DIR/full.toml:40
-        retention.max_finished = 50  # DIR/full.toml:41
-        retention.keys = "3h"  # DIR/full.toml:42
-        retention.logs = "2MiB"  # DIR/full.toml:43
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:44
-        retention.max_state = "16MiB"  # DIR/full.toml:45
+        retention.finished = "2d"  # DIR/full.toml:42
+        retention.max_finished = 50  # DIR/full.toml:43
+        retention.keys = "3h"  # DIR/full.toml:44
+        retention.logs = "2MiB"  # DIR/full.toml:45
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:46
+        retention.max_state = "16MiB"  # DIR/full.toml:47
         log.level = "debug"  # DIR/full.toml:21
         log.format = "json"  # DIR/full.toml:22
         http.socket_group = "midwatch"  # DIR/full.toml:24
@@ -322,6 +338,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.retry.cap = "1h"  # default
         handlers.fetch_data.retry.intervals =   # default
         handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:19
+        handlers.fetch_data.max_running =   # default
+        handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:36
         handlers."report.daily".command = ["report"]  # DIR/full.toml:38
@@ -336,6 +354,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".retry.cap = "1h"  # default
         handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
         handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:19
+        handlers."report.daily".max_running = 2  # DIR/full.toml:39
+        handlers."report.daily".rate = "10/m"  # DIR/full.toml:40
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
     "#]].assert_eq(&shown(&config, dir.path()));

@@ -84,7 +84,7 @@ fn event_fields(line: Object, event: &Event) -> Object {
             .put("worker", worker.0)
             .put("ends", ends.0)
             .secret(secret)
-            .maybe_object("rate", rate.as_ref().map(rate_object)),
+            .maybe_object("rate", rate.map(rate_object)),
         Event::Heard(Heard { worker, holds }) => {
             line.put("worker", worker.0).list("holds", holds.iter().map(held_object))
         }
@@ -122,7 +122,7 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::TypeLimited(TypeLimited { kind, max_running, rate }) => line
             .put("type", &**kind)
             .maybe("max_running", *max_running)
-            .maybe_object("rate", rate.as_ref().map(rate_object)),
+            .maybe_object("rate", rate.map(rate_object)),
         Event::Edited(Edited { task, priority, max_retry, timeout, due, at }) => line
             .put("task", task.0)
             .maybe("priority", *priority)
@@ -242,7 +242,7 @@ fn type_fields(line: Object, known: &TaskType) -> Object {
     line.put("type", &**kind)
         .maybe_object("paused", paused.as_ref().map(order_object))
         .maybe("max_running", *max_running)
-        .maybe_object("rate", rate.as_ref().map(rate_object))
+        .maybe_object("rate", rate.map(rate_object))
         .maybe_object("limited", limited.as_ref().map(order_object))
         .put("dispatched", dispatched.iter().map(|at| Value::from(at.0)).collect::<Vec<_>>())
 }
@@ -253,9 +253,9 @@ fn order_object(order: &Order) -> Object {
     object.maybe("reason", reason.as_deref())
 }
 
-fn rate_object(rate: &Rate) -> Object {
+fn rate_object(rate: Rate) -> Object {
     let Rate { count, per } = rate;
-    Object::default().put("count", *count).put("per", per.word())
+    Object::default().put("count", count).put("per", per.word())
 }
 
 fn task_fields(line: Object, task: &Task) -> Object {

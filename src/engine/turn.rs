@@ -293,7 +293,10 @@ impl<D: Disk> Engine<D> {
         let mut waiting = std::mem::take(&mut self.waiters);
         let mut unserved = Vec::with_capacity(waiting.len());
         for waiter in waiting.drain(..) {
-            let due = self.state.has_ready() || self.state.worker(waiter.worker).is_none();
+            let due = self.state.worker(waiter.worker).is_none_or(|worker| {
+                let now = now.life;
+                self.state.has_ready() && self.state.has_work_for(&self.rules, worker, now)
+            });
             let over = waiter.until <= now.life;
             let answer = if due || over { self.try_lease(&waiter, now)? } else { None };
             match answer {

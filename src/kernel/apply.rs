@@ -69,7 +69,10 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Event::Forgotten(event) => forgotten(state, event),
         Event::TypePaused(event) => type_paused(state, stamp, event),
         Event::TypeResumed(event) => type_resumed(state, event),
-        Event::TypeLimited(event) => type_limited(state, stamp, event),
+        Event::TypeLimited(event) => {
+            type_limited(state, stamp, event);
+            Ok(())
+        }
         Event::Edited(event) => edited(state, stamp, event),
     }
     .map_err(|problem| match problem {
@@ -505,7 +508,7 @@ fn type_resumed(state: &mut State, event: &TypeResumed) -> Applied {
     Ok(())
 }
 
-fn type_limited(state: &mut State, stamp: &Stamp, event: &TypeLimited) -> Applied {
+fn type_limited(state: &mut State, stamp: &Stamp, event: &TypeLimited) {
     let TypeLimited { kind, max_running, rate } = event;
     let order = Order { by: stamp.by.clone(), at: stamp.wall, reason: None };
     state.change_type(kind, |known| {
@@ -513,7 +516,6 @@ fn type_limited(state: &mut State, stamp: &Stamp, event: &TypeLimited) -> Applie
         known.rate = *rate;
         known.limited = (max_running.is_some() || rate.is_some()).then_some(order);
     });
-    Ok(())
 }
 
 fn edited(state: &mut State, stamp: &Stamp, event: &Edited) -> Applied {

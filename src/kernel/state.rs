@@ -152,6 +152,31 @@ impl State {
         self.index.by_type.get(kind).map_or(0, Tally::leased)
     }
 
+    /// How many more tasks of a type may be dispatched at `now`: a look at its counts, never at
+    /// its tasks.
+    pub fn room(&self, rules: &Rules, kind: &str, now: LifeTime) -> usize {
+        let known = self.task_type(kind);
+        if known.is_some_and(|known| known.paused.is_some()) {
+            return 0;
+        }
+        let Bounds { max_running, rate } = self.bounds(rules, kind);
+        let length = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+        let slots = max_running
+            .map_or(usize::MAX, |max| length(max).saturating_sub(self.leased_count(kind)));
+        let paced = rate.map_or(usize::MAX, |rate| {
+            known.map_or_else(|| length(rate.count), |known| known.room(rate, now))
+        });
+        slots.min(paced)
+    }
+
+    /// Whether a worker could be given something at `now`: a task of one of its types is due, and
+    /// the type has room for it.
+    pub fn has_work_for(&self, rules: &Rules, worker: &Worker, now: LifeTime) -> bool {
+        let due = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());
+        let mut kinds = worker.registration.kinds.iter();
+        kinds.any(|kind| due(kind) && 0 < self.room(rules, kind, now))
+    }
+
     /// Whether a type is as often leased as it may be.
     pub fn is_saturated(&self, rules: &Rules, kind: &str) -> bool {
         let max = self.bounds(rules, kind).max_running;

@@ -141,6 +141,11 @@ fn view(facts: &Facts<'_>, kind: &str) -> TypeView {
     let recent = |rate| known.map_or(0, |known| known.recent(rate, facts.now.life));
     let frees = bounds.rate.and_then(|rate| known?.frees_at(rate));
     let held_up = frees.filter(|at| facts.now.life < *at);
+    let set = known.map_or((false, false), |it| (it.max_running.is_some(), it.rate.is_some()));
+    let from = |set: bool, configured: bool| {
+        let word = if configured { "config" } else { "default" };
+        if set { "set" } else { word }.to_owned()
+    };
     let count = |status: &Status| (status.word().to_owned(), tally.count(*status) as u64);
     TypeView {
         kind: kind.to_owned(),
@@ -148,11 +153,11 @@ fn view(facts: &Facts<'_>, kind: &str) -> TypeView {
         paused: known.and_then(|known| known.paused.as_ref()).map(order),
         max_running: BoundView {
             value: bounds.max_running,
-            from: from(known.is_some_and(|known| known.max_running.is_some()), config.max_running),
+            from: from(set.0, config.max_running.is_some()),
         },
         rate: BoundView {
             value: bounds.rate.map(|rate| rate.to_string()),
-            from: from(known.is_some_and(|known| known.rate.is_some()), config.rate),
+            from: from(set.1, config.rate.is_some()),
         },
         limited: known.and_then(|known| known.limited.as_ref()).map(order),
         dispatched: bounds.rate.map_or(0, recent) as u64,
@@ -161,15 +166,6 @@ fn view(facts: &Facts<'_>, kind: &str) -> TypeView {
         due: state.index().ready.get(kind).map_or(0, Queue::len) as u64,
         tasks: Status::ALL.iter().map(count).collect(),
     }
-}
-
-fn from<T>(set: bool, config: Option<T>) -> String {
-    let word = match config {
-        _ if set => "set",
-        Some(_) => "config",
-        None => "default",
-    };
-    word.to_owned()
 }
 
 fn order(order: &Order) -> OrderView {

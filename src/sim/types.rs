@@ -3,7 +3,7 @@
 use super::world::World;
 use crate::engine::Recorded;
 use crate::kernel::event::{Actor, Event};
-use crate::kernel::ids::{LifeTime, Millis, Timestamp};
+use crate::kernel::ids::{LifeTime, Millis, Seq, Timestamp};
 use crate::kernel::rules::{KindRules, Rules};
 use crate::kernel::task_type::{Bounds, Per, Rate};
 use crate::kernel::text::Text;
@@ -60,12 +60,12 @@ impl TypeBook {
         }
     }
 
-    /// A published event; `holds` and `held` say whether its task holds a lease, now and before.
-    pub(super) fn saw(&mut self, recorded: &Recorded, held: bool, holds: bool) {
+    /// A published event; `more` is by how many leases there are more since.
+    pub(super) fn saw(&mut self, recorded: &Recorded, more: isize) {
         let Some(kind) = recorded.kind.clone() else { return };
         let bounds = self.bounds(&kind);
         let known = self.known.entry(kind.clone()).or_default();
-        known.held = (known.held + usize::from(holds)).saturating_sub(usize::from(held));
+        known.held = known.held.saturating_add_signed(more);
         match &recorded.event {
             Event::TypePaused(_) => known.paused = true,
             Event::TypeResumed(_) => known.paused = false,
@@ -95,9 +95,11 @@ impl TypeBook {
         }
     }
 
-    /// After a recovery: what was ordered is as it was, unless records were lost, or were durable
-    /// and not yet published when the engine died.
-    pub(super) fn recovered(&mut self, state: &State, same: bool, lost: bool) {
+    /// After a recovery, where `last` was published last: what was ordered is as it was, unless
+    /// records were lost, or were durable and not yet published when the engine died.
+    pub(super) fn recovered(&mut self, state: &State, last: Seq) {
+        let found = state.head().seq;
+        let (same, lost) = (found == last, found < last);
         for kind in TYPES.map(Text::from) {
             let found = state.task_type(&kind);
             let paused = found.is_some_and(|found| found.paused.is_some());

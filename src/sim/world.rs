@@ -301,9 +301,9 @@ impl World {
 
     fn saw(&mut self, recorded: &Recorded) {
         let holds = |world: &Self| recorded.event.task().is_some_and(|id| world.account.holds(id));
-        let held = holds(self);
+        let held = isize::from(holds(self));
         self.account.saw(recorded, self.rules.retention.archive);
-        self.types.saw(recorded, held, holds(self));
+        self.types.saw(recorded, isize::from(holds(self)) - held);
         self.deeds.brims = self.types.brims;
         match &recorded.event {
             Event::TypePaused(_) => self.deeds.pauses += 1,

@@ -270,8 +270,9 @@ impl Bench {
         let worker = self.register();
         let rate = Change::AtMost("10/m".parse().unwrap());
         self.on_type(TypeAct::Limit { max_running: Change::Unlimited, rate });
-        let waits = self.submit("[]");
+        self.submit("[]");
         self.lease(worker);
+        let waits = self.submit("[]");
         let next_run = Some(NextRun::At(self.now.wall.after(Millis::secs(3600))));
         let edit = Edit {
             priority: Some(-7),

@@ -15,7 +15,10 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("journal", &["limits", "defect"]),
     ("engine", &["kernel", "journal", "limits", "units", "defect"]),
     ("api", &["kernel::ids", "kernel::status", "kernel::task", "limits"]),
-    ("config", &["kernel::ids", "kernel::rules", "journal", "limits", "units"]),
+    (
+        "config",
+        &["kernel::ids", "kernel::rules", "kernel::task_type", "journal", "limits", "units"],
+    ),
     ("clock", &["kernel::ids", "kernel::event", "kernel::Head", "process"]),
     ("client", &["api", "units", "limits"]),
     ("process", &["api", "kernel::ids", "limits"]),

@@ -29,6 +29,7 @@ mod repair_crash;
 mod repair_rules;
 mod retention;
 mod store_cases;
+mod types;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

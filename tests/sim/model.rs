@@ -53,13 +53,32 @@ struct Task {
     told: Vec<(u64, u8, Option<&'static str>)>,
 }
 
-/// What holds for a whole type: none where there is no bound.
+/// What somebody set in the place of the config's bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Set<T> {
+    #[default]
+    Not,
+    Lifted,
+    To(T),
+}
+
+impl<T> Set<T> {
+    fn over(self, config: Option<T>) -> Option<T> {
+        match self {
+            Self::Not => config,
+            Self::Lifted => None,
+            Self::To(bound) => Some(bound),
+        }
+    }
+}
+
+/// What holds for a whole type.
 #[derive(Clone, Debug, Default)]
 struct Kind {
     paused: bool,
     /// Set by somebody in the place of [`config`].
-    max_running: Option<Option<u32>>,
-    rate: Option<Option<(u32, u64)>>,
+    max_running: Set<u32>,
+    rate: Set<(u32, u64)>,
     /// When it was dispatched under a rate.
     starts: Vec<u64>,
 }
@@ -145,7 +164,7 @@ impl Model {
     fn bounds(&self, kind: &str) -> (Option<u32>, Option<(u32, u64)>) {
         let (max_running, rate) = config(kind);
         let Some(known) = self.kinds.get(kind) else { return (max_running, rate) };
-        (known.max_running.unwrap_or(max_running), known.rate.unwrap_or(rate))
+        (known.max_running.over(max_running), known.rate.over(rate))
     }
 
     /// How many tasks of a type may still be dispatched.
@@ -167,23 +186,23 @@ impl Model {
         if known && was != paused {
             self.kinds.entry(kind).or_default().paused = paused;
         }
-        type_answer(known, was != paused)
+        type_answer(known.then_some(was != paused))
     }
 
     /// Sets a bound, or with none gives it back to the config.
     pub(crate) fn limit_type(
         &mut self,
         kind: &'static str,
-        max_running: Option<Option<u32>>,
-        rate: Option<Option<(u32, u64)>>,
+        max_running: Set<u32>,
+        rate: Set<(u32, u64)>,
     ) -> String {
         let known = kind != "c";
-        let was = self.kinds.get(kind).map_or((None, None), |it| (it.max_running, it.rate));
+        let was = self.kinds.get(kind).map_or((Set::Not, Set::Not), |it| (it.max_running, it.rate));
         if known {
             let it = self.kinds.entry(kind).or_default();
             (it.max_running, it.rate) = (max_running, rate);
         }
-        type_answer(known, was != (max_running, rate))
+        type_answer(known.then_some(was != (max_running, rate)))
     }
 
     pub(crate) fn edit(
@@ -545,11 +564,11 @@ impl Task {
     }
 }
 
-fn type_answer(known: bool, changed: bool) -> String {
-    match (known, changed) {
-        (false, _) => "no type".into(),
-        (true, true) => "type changed".into(),
-        (true, false) => "type unchanged".into(),
+fn type_answer(changed: Option<bool>) -> String {
+    match changed {
+        None => "no type".into(),
+        Some(true) => "type changed".into(),
+        Some(false) => "type unchanged".into(),
     }
 }
 

@@ -24,7 +24,7 @@ use midwatch::kernel::{
 use midwatch::sim::{Dice, SimDisk};
 
 use crate::asked;
-use crate::model::{self, Model, Way, Wish};
+use crate::model::{self, Model, Set, Way, Wish};
 
 /// Cases in the plain test run.
 const CASES: u64 = 1_000;
@@ -238,8 +238,8 @@ impl Pair {
         let ids = self.model.task_ids();
         let Some(task) = self.pick(&ids) else { return };
         let dice = &mut self.dice;
-        let priority = dice.one_in(2).then(|| dice.below(3) as i32 - 1);
-        let max_retry = dice.one_in(3).then(|| dice.below(3) as u32);
+        let priority = dice.one_in(2).then(|| [-1, 0, 1][dice.below(3)]);
+        let max_retry = dice.one_in(3).then(|| [0, 1, 2][dice.below(3)]);
         let delay = dice.one_in(3).then(|| dice.below(3_000) as u64);
         let expected = self.model.edit(task, priority, max_retry, delay);
         let next_run = delay.map(|delay| NextRun::In(Millis(delay)));
@@ -253,11 +253,15 @@ impl Pair {
             0 => (self.model.pause_type(kind, true), TypeAct::Pause { reason: None }),
             1 | 2 => (self.model.pause_type(kind, false), TypeAct::Resume),
             _ => {
-                let max = [None, Some(None), Some(Some(1)), Some(Some(2))][self.dice.below(4)];
-                let pace = [None, Some(None), Some(Some((1, 1_000))), Some(Some((5, 60_000)))];
+                let max = [Set::Not, Set::Lifted, Set::To(1), Set::To(2)][self.dice.below(4)];
+                let pace = [Set::Not, Set::Lifted, Set::To((1, 1_000)), Set::To((5, 60_000))];
                 let pace = pace[self.dice.below(4)];
-                let (max_running, rate) = (change(max), change(pace.map(|pace| pace.map(rate))));
-                let act = TypeAct::Limit { max_running, rate };
+                let rate = match change(pace) {
+                    Change::AtMost(pace) => Change::AtMost(rate(pace)),
+                    Change::Unlimited => Change::Unlimited,
+                    Change::Keep | Change::Config => Change::Config,
+                };
+                let act = TypeAct::Limit { max_running: change(max), rate };
                 (self.model.limit_type(kind, max, pace), act)
             }
         };
@@ -435,11 +439,11 @@ impl Pair {
     }
 }
 
-fn change<T>(set: Option<Option<T>>) -> Change<T> {
+fn change<T>(set: Set<T>) -> Change<T> {
     match set {
-        None => Change::Config,
-        Some(None) => Change::Unlimited,
-        Some(Some(bound)) => Change::AtMost(bound),
+        Set::Not => Change::Config,
+        Set::Lifted => Change::Unlimited,
+        Set::To(bound) => Change::AtMost(bound),
     }
 }
 

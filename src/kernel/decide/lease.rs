@@ -1,6 +1,5 @@
 //! Decisions on leases: who gets one, what its holder may do, and how it ends.
 
-use super::types::Room;
 use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
 use crate::defect::Defect;
 use crate::kernel::event::{
@@ -87,8 +86,9 @@ impl<'a> Ask<'a> {
         let kinds = worker.registration.kinds.iter();
         let mut queues: Vec<_> = kinds
             .map(|kind| {
-                let Room { tasks, rate } = self.room(kind);
-                (self.state.ready(kind).take(tasks), rate)
+                let room = self.state.room(self.rules, kind, self.now.life);
+                let rate = self.state.bounds(self.rules, kind).rate;
+                (self.state.ready(kind).take(room), rate)
             })
             .collect();
         for (place, (queue, _)) in queues.iter_mut().enumerate() {

@@ -106,16 +106,14 @@ impl<'a> Ask<'a> {
             Change::Unlimited => Some(Millis(0)),
             Change::AtMost(timeout) => Some(timeout),
         };
-        let next_run = next_run.map(|next_run| match next_run {
-            NextRun::In(span) if task.status == Status::Paused => {
-                NextRun::At(self.now.wall.after(span))
-            }
-            next_run => next_run,
-        });
+        let (life, wall) = (self.now.life, self.now.wall);
         let (due, at) = match next_run {
             None => (None, None),
-            Some(NextRun::In(span)) => (Some(self.now.life.after(span)), None),
-            Some(NextRun::At(at)) => (Some(self.now.life.after(at.since(self.now.wall))), Some(at)),
+            Some(NextRun::In(span)) => {
+                let paused = task.status == Status::Paused;
+                (Some(life.after(span)), paused.then(|| wall.after(span)))
+            }
+            Some(NextRun::At(at)) => (Some(life.after(at.since(wall))), Some(at)),
         };
         let edited = Edited {
             task: id,

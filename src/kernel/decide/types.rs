@@ -1,4 +1,4 @@
-//! Decisions on whole task types: pause, resume, bounds; and how much of one may be dispatched.
+//! Decisions on whole task types: pause, resume, bounds.
 
 use super::{Answer, Ask, Decision, Rejection};
 use crate::kernel::event::{Event, TypeLimited, TypePaused, TypeResumed};
@@ -50,31 +50,7 @@ impl<T> Change<T> {
     }
 }
 
-/// How much of a type may be dispatched now.
-pub(super) struct Room {
-    /// So many tasks.
-    pub(super) tasks: usize,
-    /// Each of them counts against this rate.
-    pub(super) rate: Option<Rate>,
-}
-
 impl Ask<'_> {
-    /// How much of a type may be dispatched now: a look at its counts, never at its tasks.
-    pub(super) fn room(self, kind: &str) -> Room {
-        let known = self.state.task_type(kind);
-        let bounds = self.state.bounds(self.rules, kind);
-        let slots = bounds.max_running.map_or(usize::MAX, |max| {
-            let max = usize::try_from(max).unwrap_or(usize::MAX);
-            max.saturating_sub(self.state.leased_count(kind))
-        });
-        let paced = bounds.rate.map_or(usize::MAX, |rate| match known {
-            Some(known) => known.room(rate, self.now.life),
-            None => usize::try_from(rate.count).unwrap_or(usize::MAX),
-        });
-        let paused = known.is_some_and(|known| known.paused.is_some());
-        Room { tasks: if paused { 0 } else { slots.min(paced) }, rate: bounds.rate }
-    }
-
     pub(super) fn act_on_type(self, kind: &Text, act: &TypeAct) -> Result<Decision, Rejection> {
         if !self.state.knows_type(self.rules, kind) {
             return Err(Rejection::NoSuchType(kind.clone()));
@@ -86,7 +62,7 @@ impl Ask<'_> {
             TypeAct::Pause { reason } => {
                 (!paused).then(|| Event::TypePaused(TypePaused { kind, reason: reason.clone() }))
             }
-            TypeAct::Resume => paused.then(|| Event::TypeResumed(TypeResumed { kind })),
+            TypeAct::Resume => paused.then_some(Event::TypeResumed(TypeResumed { kind })),
             TypeAct::Limit { max_running, rate } => limited(known, kind, *max_running, *rate),
         };
         let answer = Answer::TypeActed { changed: event.is_some() };
@@ -103,5 +79,5 @@ fn limited(
     let set = known.map_or((None, None), |known| (known.max_running, known.rate));
     let wanted = (max_running.over(set.0, 0), rate.over(set.1, Rate::NONE));
     let (max_running, rate) = wanted;
-    (wanted != set).then(|| Event::TypeLimited(TypeLimited { kind, max_running, rate }))
+    (wanted != set).then_some(Event::TypeLimited(TypeLimited { kind, max_running, rate }))
 }

@@ -116,3 +116,21 @@ fn a_list_that_finds_nothing_stops_after_200_000_and_says_where_to_go_on() {
     let rest = server.get(&format!("/v1/tasks?type=render&after={next}")).json();
     assert_eq!((&rest["tasks"][0]["id"], &rest["next"]), (&json!(1), &json!(null)));
 }
+
+#[test]
+fn orders_about_types_have_their_bounds() {
+    let server = Server::start();
+    let order = |verb: &str, body| server.post(&format!("/v1/types/fetch_data/{verb}"), &body);
+    let refused = |verb: &str, body| {
+        let (status, code, _) = order(verb, body).refusal();
+        assert_eq!((status, code.as_str()), (400, "invalid_request"));
+    };
+    refused("pause", json!({ "reason": "x".repeat(1025) }));
+    assert_eq!(order("pause", json!({ "reason": "x".repeat(1024) })).status, 200);
+    refused("limit", json!({ "max_running": 100_001 }));
+    assert_eq!(order("limit", json!({ "max_running": 100_000 })).status, 200);
+    refused("limit", json!({ "rate": "10001/h" }));
+    assert_eq!(order("limit", json!({ "rate": "10000/h" })).status, 200);
+    let long = format!("/v1/types/{}/resume", "t".repeat(5_000));
+    assert_eq!(server.post(&long, &json!({})).refusal().1, "no_such_type");
+}
