@@ -89,8 +89,8 @@ def cbor(data, at=0):
 
 KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
          7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
-         12: "started", 13: "forgotten", 1000: "snapshot_head", 1001: "snapshot_worker",
-         1002: "snapshot_task"}
+         12: "started", 13: "forgotten", 20: "worker_changed", 1000: "snapshot_head",
+         1001: "snapshot_worker", 1002: "snapshot_task"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -110,6 +110,7 @@ MAPS = {
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
     "started": "version boot_id boot_clock next_task", "forgotten": "tasks",
+    "worker_changed": "worker types slots",
     "spec": "type payload:json priority max_retry timeout at:wall delay key retry_of "
             "checkpoint:json",
     "held": "task fence ends process:process progress:progress", "progress": "done total note",

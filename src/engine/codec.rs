@@ -116,6 +116,7 @@ kinds! {
     11 Refused,
     12 Started,
     13 Forgotten,
+    20 WorkerChanged,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {

@@ -12,7 +12,8 @@ use super::codec::Kept;
 use super::hex;
 use crate::kernel::event::{
     Checkpointed, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
-    Registration, Stamp, Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
+    Registration, Stamp, Started, StopRequested, Submitted, WorkerChanged, WorkerJoined,
+    WorkerMoved,
 };
 use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
@@ -20,6 +21,7 @@ use crate::kernel::task::{
     Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task, TaskSpec,
     Transition, Transitions,
 };
+use crate::kernel::text::Text;
 use crate::kernel::{Head, Worker};
 use crate::units::rfc3339;
 use serde_json::Value;
@@ -100,6 +102,9 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::WorkerJoined(WorkerJoined { worker, registration }) => {
             line.put("worker", worker.0).object("registration", registration_object(registration))
         }
+        Event::WorkerChanged(WorkerChanged { worker, kinds, slots }) => {
+            line.put("worker", worker.0).put("types", type_names(kinds)).put("slots", *slots)
+        }
         Event::WorkerMoved(WorkerMoved { worker, to, reason }) => line
             .put("worker", worker.0)
             .put("to", to.word())
@@ -172,8 +177,12 @@ fn registration_object(registration: &Registration) -> Object {
         .put("host", &**host)
         .put("version", &**version)
         .put("lock", &**lock)
-        .put("types", kinds.iter().map(|kind| Value::from(&**kind)).collect::<Vec<_>>())
+        .put("types", type_names(kinds))
         .put("slots", *slots)
+}
+
+fn type_names(kinds: &[Text]) -> Vec<Value> {
+    kinds.iter().map(|kind| Value::from(&**kind)).collect()
 }
 
 fn started_fields(line: Object, started: &Started) -> Object {

@@ -41,7 +41,10 @@ impl Duty {
             HandlerSpec::of_exec(lease.payload.get()).map_err(|why| (Outcome::Fatal, why))
         } else {
             self.handlers.get(&lease.kind).cloned().ok_or_else(|| {
-                (Outcome::Retryable, format!("this worker has no handler for `{}`", lease.kind))
+                // No fault of the task's while the engine is still being told.
+                let outcome =
+                    if self.state.offering { Outcome::Released } else { Outcome::Retryable };
+                (outcome, format!("this worker has no handler for `{}`", lease.kind))
             })
         };
         let spec = match spec {

@@ -24,6 +24,7 @@ mod life;
 mod link;
 mod outcome;
 mod output;
+mod reload;
 mod run;
 mod stopping;
 pub mod task_cmd;
@@ -32,4 +33,5 @@ mod tests;
 
 pub use error::WorkerError;
 pub use handler::{EXEC, FATAL_EXIT_CODES, HandlerSpec, LOG_BYTES_MAX};
+pub use reload::Reload;
 pub use run::{WorkerOptions, run};

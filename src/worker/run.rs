@@ -6,7 +6,8 @@ use super::events::{self, Event};
 use super::handler::{EXEC, HandlerSpec};
 use super::link::Link;
 use super::output;
-use crate::api::RegisterRequest;
+use super::reload::Reload;
+use crate::api::{OfferRequest, RegisterRequest};
 use crate::client::Client;
 use crate::limits::LEASES_PER_REQUEST_MAX;
 use crate::process::{self, Adoption, Spawner, WorkerLock};
@@ -38,6 +39,8 @@ pub struct WorkerOptions {
     pub slots: u32,
     /// The handlers by task type; `exec` is added.
     pub handlers: BTreeMap<String, HandlerSpec>,
+    /// How to take up a changed config; none leaves it as it is.
+    pub reload: Option<Reload>,
     /// The environment the worker itself was started with, of which handlers get a little.
     pub environment: BTreeMap<OsString, OsString>,
     /// When this reaches its end, the worker finishes what it runs and ends.
@@ -79,11 +82,13 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
         .map_err(|error| WorkerError::host("cannot take the worker's lock", &error))?;
     let host = |doing: &'static str| move |error: io::Error| WorkerError::host(doing, &error);
     let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
-    let queued = usize::try_from(slots).unwrap_or(1);
-    let spawner = Spawner::new(queued).map_err(host("cannot start the spawn thread"))?;
+    // As many slots as a later config may name.
+    let spawner =
+        Spawner::new(LEASES_PER_REQUEST_MAX).map_err(host("cannot start the spawn thread"))?;
     let logs = output::start_writer().map_err(host("cannot start the log thread"))?;
     let (events, inbox) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     events::watch_signals(&events).map_err(host("cannot watch for signals"))?;
+    let watch = options.reload.as_ref().and_then(|reload| reload.watch(&events));
     if let Some(lifeline) = options.lifeline {
         events::watch_lifeline(lifeline, &events).map_err(host("cannot watch the lifeline"))?;
     }
@@ -100,6 +105,7 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
         types: handlers.keys().cloned().collect(),
         slots,
     };
+    let offered = OfferRequest { types: registration.types.clone(), slots };
     let duty = Duty {
         link: Rc::new(Link::new(Client::new(socket))),
         spawner,
@@ -111,8 +117,10 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
         data_dir,
         run_dir,
         probe: options.probe,
+        reload: options.reload,
+        watch,
         registration,
-        state: super::duty::State::new(tokio::time::Instant::now()),
+        state: super::duty::State::new(tokio::time::Instant::now(), offered),
     };
     duty.serve(inbox).await?;
     if let Err(error) = lock.retire() {
