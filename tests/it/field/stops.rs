@@ -112,6 +112,9 @@ fn a_pause_stops_the_handler_and_its_checkpoint_is_there_at_the_resume() {
 
 /// Asks all the time whether to stop.
 const POLLS: &str = r#"
+    # One that has never spoken gets a signal instead of an answer.
+    echo '{"op":"poll"}' >&3
+    read -r answer <&3
     echo up >"$DIR/up"
     while :; do
         echo '{"op":"poll"}' >&3
