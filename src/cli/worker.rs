@@ -26,12 +26,14 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     config.override_workers(None, args.slots);
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
+    // The others are run by whoever brings their code.
+    let commands = config.handlers.into_iter().filter(|(_, handler)| !handler.embedded);
     let options = WorkerOptions {
         data_dir: config.data_dir,
         socket: config.socket,
         name: args.name.clone(),
         slots: config.worker.slots,
-        handlers: config.handlers.into_iter().map(|(name, h)| (name, spec(h))).collect(),
+        handlers: commands.map(|(name, handler)| (name, spec(handler))).collect(),
         environment: std::env::vars_os().collect(),
         lifeline,
         probe,
@@ -43,6 +45,7 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
 fn spec(handler: Handler) -> HandlerSpec {
     let Handler {
         command,
+        embedded: _,
         cwd,
         env,
         env_pass,

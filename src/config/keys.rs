@@ -92,6 +92,7 @@ pub(super) const HTTP: &[Key] =
 /// The keys of a handler.
 pub const HANDLER: &[Key] = &[
     now("command"),
+    now("embedded"),
     now("cwd"),
     now("env"),
     now("env_pass"),

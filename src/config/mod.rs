@@ -185,6 +185,8 @@ pub struct Http {
 pub struct Handler {
     /// Program and arguments; the program is an absolute path or a name that `PATH` finds.
     pub command: Vec<String>,
+    /// Whether a program that embeds midwatch runs it instead of a command.
+    pub embedded: bool,
     /// Its working directory; absent means the attempt's own.
     pub cwd: Option<PathBuf>,
     /// Variables of its environment.
@@ -268,6 +270,7 @@ impl Handler {
     pub fn new(command: Vec<String>, retry: Retry) -> Self {
         Self {
             command,
+            embedded: false,
             cwd: None,
             env: BTreeMap::new(),
             env_pass: Vec::new(),

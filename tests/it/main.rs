@@ -10,6 +10,7 @@
     reason = "a test may stop"
 )]
 
+mod clients;
 mod demo;
 mod eventually;
 mod fake_engine;
