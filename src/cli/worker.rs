@@ -56,6 +56,9 @@ fn spec(handler: Handler) -> HandlerSpec {
         retry: _,
         fatal_exit_codes,
         retryable_exit_codes,
+        // The engine sees to these.
+        max_running: _,
+        rate: _,
     } = handler;
     let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
     HandlerSpec {

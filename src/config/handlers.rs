@@ -8,6 +8,8 @@ use super::read::{
 use super::sections::read_retry;
 use super::{Handler, Retry};
 use crate::kernel::ids::Millis;
+use crate::kernel::task_type::Rate;
+use crate::limits::MAX_RUNNING_MAX;
 use std::collections::BTreeMap;
 use toml::de::DeValue;
 
@@ -22,6 +24,10 @@ const OF_COMMANDS: &[&str] =
     &["command", "cwd", "env", "env_pass", "log_max", "fatal_exit_codes", "retryable_exit_codes"];
 
 const DAY: Millis = Millis(86_400_000);
+
+/// The largest `max_running`.
+const MAX_RUNNING: u32 = 100_000;
+const _: () = assert!(MAX_RUNNING as usize == MAX_RUNNING_MAX);
 
 pub(super) fn read_handlers<'t>(
     reader: &mut Reader<'t>,
@@ -89,11 +95,19 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
+    reader.set(table, "max_running", &mut handler.max_running, max_running);
+    reader.set(table, "rate", &mut handler.rate, |value| rate(value).map(Some));
     read_env(reader, table, handler);
     if let Some(retry) = reader.table(table, "retry", keys::RETRY) {
         read_retry(reader, &retry, &mut handler.retry);
     }
     settle_exit_codes(reader, table, handler);
+}
+
+/// How often a type may be dispatched: `10/m`.
+fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
+    text(value)?.parse().map_err(|error| format!(": {error}"))
 }
 
 fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {

@@ -25,6 +25,7 @@ pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
 
 use crate::kernel::ids::Millis;
+use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -203,6 +204,10 @@ pub struct Handler {
     pub log_max: u64,
     /// Its retry policy, what it leaves open taken from `[retry]`.
     pub retry: Retry,
+    /// Tasks of the type that run at once, over all workers; absent means no bound.
+    pub max_running: Option<u32>,
+    /// Dispatches of the type in a second, a minute or an hour; absent means no bound.
+    pub rate: Option<Rate>,
     /// Exit statuses that no other run would mend.
     pub fatal_exit_codes: Vec<u8>,
     /// Exit statuses that another run may mend; all others but 0 are so too.
@@ -279,6 +284,8 @@ impl Handler {
             kill_grace: Millis::secs(10),
             log_max: 10 << 20,
             retry,
+            max_running: None,
+            rate: None,
             fatal_exit_codes: vec![64, 65, 77, 78],
             retryable_exit_codes: Vec::new(),
         }

@@ -137,6 +137,8 @@ impl Values<'_> {
             kill_grace,
             log_max,
             retry,
+            max_running,
+            rate,
             fatal_exit_codes,
             retryable_exit_codes,
         } = handler;
@@ -158,6 +160,8 @@ impl Values<'_> {
         self.put(&format!("{path}.kill_grace"), duration(*kill_grace));
         self.put(&format!("{path}.log_max"), size(*log_max));
         self.retry(&format!("{path}.retry"), retry);
+        self.put(&format!("{path}.max_running"), max_running.map(number));
+        self.put(&format!("{path}.rate"), rate.map(|rate| text(rate.to_string())));
         self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
     }

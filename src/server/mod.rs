@@ -36,6 +36,7 @@ mod stall;
 mod status;
 mod submission;
 mod tasks;
+mod types;
 mod views;
 mod watches;
 mod workers;
