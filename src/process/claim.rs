@@ -181,7 +181,7 @@ fn own_start_time() -> Result<u64, Errno> {
     let after = line.get(name_ends + 1..).unwrap_or_default();
     // After the name the line goes on with a blank and field 3, so field 22 is the 20th piece.
     let field = after.split(|byte| *byte == b' ').nth(20).ok_or(Errno::INVAL)?;
-    number(field).ok_or(Errno::INVAL)
+    number(field).map(super::identity::since_boot).ok_or(Errno::INVAL)
 }
 
 fn own_autogroup() -> Option<u64> {
