@@ -49,13 +49,16 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
 
 /// The handlers of a config, as the worker needs them.
 fn handlers(config: &Config) -> BTreeMap<String, HandlerSpec> {
-    config.handlers.iter().map(|(name, handler)| (name.clone(), spec(handler.clone()))).collect()
+    // The others are run by whoever brings their code.
+    let commands = config.handlers.iter().filter(|(_, handler)| !handler.embedded);
+    commands.map(|(name, handler)| (name.clone(), spec(handler.clone()))).collect()
 }
 
 /// What the worker needs of a handler's config; limits of time and retries travel with the leases.
 fn spec(handler: Handler) -> HandlerSpec {
     let Handler {
         command,
+        embedded: _,
         cwd,
         env,
         env_pass,
@@ -66,6 +69,9 @@ fn spec(handler: Handler) -> HandlerSpec {
         retry: _,
         fatal_exit_codes,
         retryable_exit_codes,
+        // The engine sees to these.
+        max_running: _,
+        rate: _,
     } = handler;
     let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
     HandlerSpec {

@@ -16,6 +16,8 @@ use super::{Answer, Command, EndReport, HoldReport, Proof, State, apply, decide}
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod types;
+
 struct World {
     state: State,
     rules: Rules,
@@ -571,7 +573,7 @@ fn every_command_in_every_status_does_what_the_table_says() {
                     assert_eq!(w.state.task(TaskId(2)).unwrap().retry_of(), Some(TaskId(1)));
                 }
                 Verdict::Refuse => assert!(w.said.starts_with("refused: cannot"), "{}", w.said),
-                Verdict::Move(..) | Verdict::Hurry | Verdict::Already => {
+                Verdict::Move(..) | Verdict::Hurry | Verdict::Change | Verdict::Already => {
                     assert!(w.said.contains("Acted"), "{}", w.said);
                 }
             }

@@ -39,6 +39,7 @@ mod stall;
 mod status;
 mod submission;
 mod tasks;
+mod types;
 mod views;
 mod watches;
 mod workers;

@@ -10,7 +10,7 @@ use crate::kernel::event::Standing;
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::status::Status;
 use crate::kernel::text::Text;
-use crate::kernel::{Image, State};
+use crate::kernel::{Image, Queue, State};
 use crate::units::{bytes, span};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
@@ -252,6 +252,7 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
         let what = format!("worker {} ({name}) is {standing}", worker.id);
         points.push(point(false, what, &["midwatch workers".to_owned()]));
     }
+    points.extend(paused_types(state, now));
     for status in [Status::Dead, Status::Failed] {
         points.extend(ended_badly(state, status, now));
     }
@@ -275,6 +276,21 @@ fn of_no_worker(state: &State) -> Vec<Attention> {
         (waiting != 0).then(|| point(false, what, &commands))
     });
     points.collect()
+}
+
+/// Types that somebody paused: what waits there waits for a person.
+fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention> {
+    let paused = state.task_types().filter_map(|known| Some((&known.kind, known.paused.as_ref()?)));
+    paused.map(move |(kind, order)| {
+        let due = state.index().ready.get(kind).map_or(0, Queue::len);
+        let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let since = span(now.since(order.at));
+        let what = format!(
+            "type {kind} is paused since {since} by {}, {due} due tasks wait{why}",
+            order.by
+        );
+        point(false, what, &[format!("midwatch type resume {kind}")])
+    })
 }
 
 fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> {

@@ -42,7 +42,7 @@ impl Duty {
         if !self.state.beating && self.state.beat_at <= now {
             self.call_heartbeat(worker, now);
             // As good a rhythm as any to reap orphans that ended by themselves.
-            let _living = self.adoption.any();
+            let _living = self.crew.processes().is_some_and(|crew| crew.adoption.any());
         }
     }
 

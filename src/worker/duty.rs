@@ -4,9 +4,9 @@
 //! moves the attempts.
 
 use super::attempt::Attempt;
+use super::crew::Crew;
 use super::error::WorkerError;
 use super::events::{Event, Events, report};
-use super::handler::HandlerSpec;
 use super::link::{Link, Pauses};
 use super::output::Job;
 use super::reload::Reload;
@@ -14,9 +14,7 @@ use crate::api::{End, LeaseProof, OfferRequest, RegisterRequest, Registered, Sto
 use crate::client::ClientError;
 use crate::config::Watch;
 use crate::kernel::ids::{Fence, WorkerId};
-use crate::process::{Adoption, Spawner};
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -126,12 +124,9 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Duty {
     pub(super) link: Rc<Link>,
-    pub(super) spawner: Spawner,
-    pub(super) adoption: Adoption,
+    pub(super) crew: Crew,
     pub(super) logs: mpsc::Sender<Job>,
     pub(super) events: Events,
-    pub(super) handlers: BTreeMap<String, HandlerSpec>,
-    pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) data_dir: PathBuf,
     pub(super) run_dir: PathBuf,
     pub(super) probe: Option<OwnedFd>,
@@ -202,6 +197,11 @@ impl Duty {
             Event::Asked { fence, asked } => self.asked(fence, asked),
             Event::SourceClosed(fence) => self.source_closed(fence),
             Event::LeaderEnded(fence) => self.leader_ended(fence, now),
+            Event::Returned { fence, error } => {
+                if let Some(attempt) = self.state.attempts.get_mut(&fence) {
+                    attempt.returned(error, now);
+                }
+            }
             Event::LogClosed(fence) => self.log_closed(fence),
             Event::Terminate => self.terminate(now),
             Event::Reload { asked } => self.read_the_config(asked),
@@ -371,6 +371,7 @@ impl Duty {
             self.terminate(now);
         }
         for attempt in self.state.attempts.values_mut() {
+            attempt.hang_up();
             if attempt.give_up_saving() {
                 tracing::error!(fence = %attempt.lease.fence, "the engine is away; a checkpoint is given up");
             }

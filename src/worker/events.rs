@@ -2,16 +2,19 @@
 
 use super::attempt::Asked;
 use super::control::Answer;
+use super::crew::Begun;
+use super::outcome::Word;
 use crate::api::{Checkpointed, Finished, Leases, Registered, Stops};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
-use crate::process::{StartError, Started, watch_readable};
+use crate::process::{StartError, watch_readable};
 use serde_json::value::RawValue;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use tokio::io::{Interest, Ready};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 
 /// Something that happened. Answers carry the number of the registration they were asked under;
@@ -43,7 +46,7 @@ pub(super) enum Event {
     },
     Started {
         fence: Fence,
-        result: Result<Started, StartError>,
+        result: Result<Begun, StartError>,
     },
     Asked {
         fence: Fence,
@@ -51,8 +54,13 @@ pub(super) enum Event {
     },
     SourceClosed(Fence),
     LeaderEnded(Fence),
+    /// The thread of an attempt came back, with this error or without one.
+    Returned {
+        fence: Fence,
+        error: Option<Word>,
+    },
     LogClosed(Fence),
-    /// SIGTERM or SIGINT.
+    /// SIGTERM or SIGINT, or the stopper.
     Terminate,
     /// SIGHUP, or a change of the config's file.
     Reload {
@@ -99,6 +107,17 @@ async fn report_signals(mut signals: Signal, events: Events) {
     while signals.recv().await.is_some() {
         report(&events, Event::Terminate).await;
     }
+}
+
+/// Reports each time that somebody in this process wants the worker to end.
+pub(super) fn watch_stopper(stopper: Arc<Notify>, events: &Events) {
+    let events = events.clone();
+    spawn_local(async move {
+        while !events.is_closed() {
+            stopper.notified().await;
+            report(&events, Event::Terminate).await;
+        }
+    });
 }
 
 /// Reports the end of the lifeline, whose other end the supervisor holds.

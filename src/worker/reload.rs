@@ -2,7 +2,7 @@
 
 use super::duty::Duty;
 use super::events::{Event, Events, report};
-use super::handler::{EXEC, HandlerSpec};
+use super::handler::HandlerSpec;
 use crate::api::OfferRequest;
 use crate::config::{Config, Fault, Next, Reread, Running, Watch};
 use std::collections::BTreeMap;
@@ -73,9 +73,8 @@ impl Duty {
             }
             if running.refused().is_none() {
                 (reload.taken)(running.config());
-                self.handlers = (reload.handlers)(running.config());
-                self.handlers.entry(EXEC.into()).or_default();
-                self.registration.types = self.handlers.keys().cloned().collect();
+                self.crew.take_up((reload.handlers)(running.config()));
+                self.registration.types = self.crew.types();
                 self.registration.slots = running.config().worker.slots;
             }
         }

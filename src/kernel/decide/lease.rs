@@ -1,5 +1,6 @@
 //! Decisions on leases: who gets one, what its holder may do, and how it ends.
 
+use super::types::Room;
 use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
 use crate::defect::Defect;
 use crate::kernel::event::{
@@ -11,6 +12,7 @@ use crate::kernel::index::Rank;
 use crate::kernel::state::Worker;
 use crate::kernel::status::{Outcome, Reason, Status};
 use crate::kernel::task::{Lease, SecretHash, Task};
+use crate::kernel::task_type::Rate;
 use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
 use std::cmp::Reverse;
@@ -79,28 +81,39 @@ impl<'a> Ask<'a> {
                 .max()
                 .unwrap_or(1);
         }
-        for ((_, _, task), secret) in self.next_ready(worker).zip(secrets).take(free) {
+        for (((_, _, task), rate), secret) in self.next_ready(worker).zip(secrets).take(free) {
             let place = u64::try_from(events.len()).unwrap_or(u64::MAX);
             let fence = Fence(seq.saturating_add(place));
-            events.push(Event::Leased(Leased { task, fence, worker: id, ends, secret: *secret }));
+            let secret = *secret;
+            let leased = Leased { task, fence, worker: id, ends, secret, rate };
+            events.push(Event::Leased(leased));
             leases.push((task, fence));
         }
         Ok(Decision { events, answer: Answer::Leased(leases) })
     }
 
-    /// The due tasks that the worker can run, best first: the sets of its types, merged.
-    fn next_ready(self, worker: &'a Worker) -> impl Iterator<Item = Rank> + use<'a> {
+    /// The due tasks that the worker can run, best first, each with the rate that counts it: the
+    /// sets of its types, merged, each as far as its type has room.
+    fn next_ready(
+        self,
+        worker: &'a Worker,
+    ) -> impl Iterator<Item = (Rank, Option<Rate>)> + use<'a> {
         let mut fronts = BinaryHeap::new();
-        let mut queues: Vec<_> =
-            worker.registration.kinds.iter().map(|kind| self.state.ready(kind)).collect();
-        for (place, queue) in queues.iter_mut().enumerate() {
+        let kinds = worker.registration.kinds.iter();
+        let mut queues: Vec<_> = kinds
+            .map(|kind| {
+                let Room { tasks, rate } = self.room(kind);
+                (self.state.ready(kind).take(tasks), rate)
+            })
+            .collect();
+        for (place, (queue, _)) in queues.iter_mut().enumerate() {
             fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
         }
         std::iter::from_fn(move || {
             let Reverse((rank, place)) = fronts.pop()?;
-            let following = queues.get_mut(place).and_then(Iterator::next);
-            fronts.extend(following.map(|rank| Reverse((rank, place))));
-            Some(rank)
+            let (queue, rate) = queues.get_mut(place)?;
+            fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
+            Some((rank, *rate))
         })
     }
 
