@@ -194,11 +194,15 @@ fn every_order_reaches_every_handler_by_one_sigterm_at_most_and_then_sigkill() {
     for (word, outcome) in orders {
         for (kind, _, terms, signal) in handlers {
             let what = format!("{kind}, {word:?}");
-            // One that obeys has all the time it wants.
-            let grace = Millis(if kind == "obeys" { 60_000 } else { 800 });
+            // One that obeys has all the time it wants, and the others enough to note a signal.
+            let grace = match kind {
+                "obeys" => Millis(60_000),
+                "speaks" => Millis(300),
+                _ => Millis(2_000),
+            };
             let fence = crew.engine.lease_with(kind, "null", |lease| {
                 lease.cancel_grace_ms = grace;
-                lease.kill_grace_ms = Millis(800);
+                lease.kill_grace_ms = Millis(2_000);
                 lease.timeout_ms = (word == StopWord::Timeout).then_some(Millis(2_000));
             });
             let leader = crew.process_in(&format!("up.{fence}"));
