@@ -57,7 +57,7 @@ fn the_units_of_the_whole_watchman_ask_for_what_the_supervisor_tells() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let whole = name == "midwatch.service";
         assert_eq!(has("Type=notify"), whole, "{name}: only the supervisor says READY=1");
-        assert_eq!(has("WatchdogSec=60"), whole, "{name}: and WATCHDOG=1");
+        assert_eq!(has("WatchdogSec=180"), whole, "{name}: and WATCHDOG=1");
         assert!(has("Restart=always") && text.contains("\nRestartPreventExitStatus=2"), "{name}");
         let has_handlers = name != "midwatch-engine.service";
         for line in ["Delegate=yes", "KillMode=mixed", "OOMPolicy=continue"] {
