@@ -14,15 +14,19 @@ mod keys;
 mod nearest;
 mod places;
 mod read;
+mod reload;
 mod sections;
 mod show;
+mod watch;
 
 pub use fault::{ConfigError, Fault};
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
+pub use reload::{Next, Reread, Running, Source};
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
+pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
 use crate::kernel::task_type::Rate;

@@ -503,7 +503,7 @@ fn an_archive_is_never_a_file_of_midwatchs_own() {
 const DOCUMENT: &str = include_str!("../../spec/config.md");
 
 #[test]
-fn the_document_names_every_key_with_its_default() {
+fn the_document_names_every_key_with_its_default_and_what_a_change_needs() {
     let config = Config::load(&Named::default(), &around(Path::new("/nonexistent"), 0)).unwrap();
     let values = config.effective();
     for section in KEYS {
@@ -512,9 +512,13 @@ fn the_document_names_every_key_with_its_default() {
             let named = DOCUMENT.contains(&plain) || DOCUMENT.contains(&table);
             assert!(named, "{} {}", section.path, key.name);
             let path = format!("{}.{}", section.path, key.name);
-            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let row = format!("| `{}` | ", key.name);
             let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
+            let change = if key.restart { " | restart |" } else { " | at once |" };
+            let rowless = rows.is_empty() || !key.supported;
+            let told = rowless || rows.iter().any(|row| row.ends_with(change));
+            assert!(told, "{path} must say{change} of a change: {rows:?}");
+            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let default = match &value.value {
                 Some(value) => format!(" | `{value}` | "),
                 None => " | not set | ".to_owned(),

@@ -60,6 +60,14 @@ impl Crew {
         }
     }
 
+    /// Takes up other commands. Code of a program is what it was compiled to.
+    pub(super) fn take_up(&mut self, mut handlers: BTreeMap<String, HandlerSpec>) {
+        if let Self::Processes(crew) = self {
+            handlers.entry(EXEC.into()).or_default();
+            crew.handlers = handlers;
+        }
+    }
+
     /// How a leased task is run; the error is the end of the attempt.
     pub(super) fn work(&self, lease: &Lease) -> Result<Work, (Outcome, String)> {
         let work = match self {

@@ -126,6 +126,7 @@ impl Worker {
             socket,
             name,
             slots,
+            reload: None,
             lifeline: None,
             probe: None,
             stopper: Some(stopper),

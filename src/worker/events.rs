@@ -62,6 +62,15 @@ pub(super) enum Event {
     LogClosed(Fence),
     /// SIGTERM or SIGINT, or the stopper.
     Terminate,
+    /// SIGHUP, or a change of the config's file.
+    Reload {
+        asked: bool,
+    },
+    /// The engine was told what this worker offers.
+    Offered {
+        registration: u64,
+        answer: Result<serde_json::Value, ClientError>,
+    },
     /// The supervisor is gone.
     LifelineCut,
     /// The engine was told that we leave, or did not want to hear it.
@@ -78,16 +87,17 @@ pub(super) async fn report(events: &Events, event: Event) {
     }
 }
 
-/// Reports SIGTERM and SIGINT.
+/// Reports SIGTERM and SIGINT, and SIGHUP.
 pub(super) fn watch_signals(events: &Events) -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let signals = signal(kind)?;
         spawn_local(report_signals(signals, events.clone()));
     }
     let mut reloads = signal(SignalKind::hangup())?;
+    let events = events.clone();
     spawn_local(async move {
         while reloads.recv().await.is_some() {
-            tracing::info!("SIGHUP: the config is read at the next start");
+            report(&events, Event::Reload { asked: true }).await;
         }
     });
     Ok(())

@@ -44,6 +44,9 @@ impl Duty {
         let work = match self.crew.work(&lease) {
             Ok(work) => work,
             Err((outcome, why)) => {
+                // No fault of the task's while the engine is still being told of another config.
+                let told = self.state.offering && outcome == Outcome::Retryable;
+                let outcome = if told { Outcome::Released } else { outcome };
                 self.state.ends.push_back(unstarted(&lease, outcome, Some(why)));
                 return;
             }

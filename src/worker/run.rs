@@ -8,7 +8,8 @@ use super::events::{self, Event};
 use super::handler::{EXEC, HandlerSpec};
 use super::link::Link;
 use super::output;
-use crate::api::RegisterRequest;
+use super::reload::Reload;
+use crate::api::{OfferRequest, RegisterRequest};
 use crate::client::Client;
 use crate::limits::LEASES_PER_REQUEST_MAX;
 use crate::process::{self, Adoption, Spawner, WorkerLock};
@@ -41,6 +42,8 @@ pub struct WorkerOptions {
     pub slots: u32,
     /// The handlers by task type; `exec` is added.
     pub handlers: BTreeMap<String, HandlerSpec>,
+    /// How to take up a changed config; none leaves it as it is.
+    pub reload: Option<Reload>,
     /// The environment the worker itself was started with, of which handlers get a little.
     pub environment: BTreeMap<OsString, OsString>,
     /// When this reaches its end, the worker finishes what it runs and ends.
@@ -59,9 +62,9 @@ pub struct WorkerOptions {
 /// The kernel frees the worker's lock and kills its handlers' leaders; the engine sweeps the rest.
 pub fn run(options: WorkerOptions) -> Result<(), WorkerError> {
     let WorkerOptions { data_dir, socket, name, slots, .. } = options;
-    let WorkerOptions { handlers, environment, lifeline, probe, .. } = options;
+    let WorkerOptions { handlers, reload, environment, lifeline, probe, .. } = options;
     let (stopper, signals) = (None, true);
-    let post = Post { data_dir, socket, name, slots, lifeline, probe, stopper, signals };
+    let post = Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals };
     serve(post, Hands::Commands { handlers, environment })
 }
 
@@ -71,6 +74,8 @@ pub(super) struct Post {
     pub(super) socket: PathBuf,
     pub(super) name: String,
     pub(super) slots: u32,
+    /// How to take up a changed config; none leaves it as it is.
+    pub(super) reload: Option<Reload>,
     pub(super) lifeline: Option<OwnedFd>,
     pub(super) probe: Option<OwnedFd>,
     /// Tells it to end, as SIGTERM does.
@@ -104,16 +109,17 @@ fn host(doing: &'static str) -> impl Fn(io::Error) -> WorkerError {
 }
 
 async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
-    let Post { data_dir, socket, name, slots, lifeline, probe, stopper, signals } = post;
+    let Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals } = post;
     let run_dir = run_dir(&data_dir).map_err(host("cannot prepare the data directory"))?;
     let data_dir = run_dir.parent().unwrap_or(&run_dir).to_owned();
     let lock = WorkerLock::take(&run_dir).map_err(host("cannot take the worker's lock"))?;
-    let crew = crew(hands, slots)?;
+    let crew = crew(hands)?;
     let logs = output::start_writer().map_err(host("cannot start the log thread"))?;
     let (events, inbox) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     if signals {
         events::watch_signals(&events).map_err(host("cannot watch for signals"))?;
     }
+    let watch = reload.as_ref().and_then(|reload| reload.watch(&events));
     if let Some(stopper) = stopper {
         events::watch_stopper(stopper, &events);
     }
@@ -132,6 +138,7 @@ async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
         types: crew.types(),
         slots,
     };
+    let offered = OfferRequest { types: registration.types.clone(), slots };
     let duty = Duty {
         link: Rc::new(Link::new(Client::new(socket))),
         crew,
@@ -140,8 +147,10 @@ async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
         data_dir,
         run_dir,
         probe,
+        reload,
+        watch,
         registration,
-        state: super::duty::State::new(tokio::time::Instant::now()),
+        state: super::duty::State::new(tokio::time::Instant::now(), offered),
     };
     duty.serve(inbox).await?;
     if let Err(error) = lock.retire() {
@@ -151,12 +160,13 @@ async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
 }
 
 /// Whatever the handlers need to run.
-fn crew(hands: Hands, slots: u32) -> Result<Crew, WorkerError> {
+fn crew(hands: Hands) -> Result<Crew, WorkerError> {
     match hands {
         Hands::Commands { mut handlers, environment } => {
             let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
-            let queued = usize::try_from(slots).unwrap_or(1);
-            let spawner = Spawner::new(queued).map_err(host("cannot start the spawn thread"))?;
+            // As many slots as a later config may name.
+            let spawner = Spawner::new(LEASES_PER_REQUEST_MAX);
+            let spawner = spawner.map_err(host("cannot start the spawn thread"))?;
             handlers.entry(EXEC.into()).or_default();
             Ok(Crew::Processes(Processes { handlers, environment, spawner, adoption }))
         }

@@ -74,7 +74,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("journal", &["crc32fast", "fs2", "memmap2", "rustix"]),
     ("engine", &["minicbor", "serde_json", "sha2"]),
     ("api", &["minicbor", "serde", "serde_json"]),
-    ("config", &["rustix", "serde", "toml"]),
+    ("config", &["notify", "rustix", "serde", "tokio", "toml"]),
     ("clock", &["rand", "rustix"]),
     (
         "client",

@@ -13,5 +13,8 @@ mod full;
 mod keep;
 mod losses;
 mod ownership;
+mod pid1;
+mod reload;
 mod remains;
+mod silent;
 mod stops;
