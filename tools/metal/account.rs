@@ -130,7 +130,8 @@ impl Account {
         let status = |task: &Value| task["status"].as_str().unwrap_or_default().to_owned();
         let kept: BTreeMap<_, _> =
             lines.filter_map(|task| Some((TaskId(task["id"].as_u64()?), status(&task)))).collect();
-        let lacks = |id: &&TaskId| self.tasks[*id].ends.last() != kept.get(*id);
+        let lacks =
+            |id: &&TaskId| self.tasks.get(*id).and_then(|task| task.ends.last()) != kept.get(*id);
         let told = |id: &TaskId| format!("task {id} is forgotten, archived as {:?}", kept.get(id));
         self.forgotten.iter().filter(lacks).map(told).collect()
     }
@@ -263,5 +264,68 @@ impl Handlers<'_> {
             return Err("its token was started twice".into());
         }
         Ok(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DUMP: &str = r#"{"seq":1,"at":"2026-01-01T","event":"submitted","task":1,"spec":{"payload":{"a":1},"key":"k"}}
+{"seq":2,"at":"2026-01-01T","event":"leased","task":1,"fence":2}
+{"seq":3,"at":"2026-01-01T","event":"checkpointed","task":1,"fence":2,"data":{"step":3}}
+{"seq":4,"at":"2026-01-01T","event":"moved","task":1,"to":"PENDING","reason":"lease_revoked"}
+{"seq":5,"at":"2026-01-01T","event":"leased","task":1,"fence":5}
+{"seq":6,"at":"2026-01-01T","event":"ended","task":1,"fence":5,"outcome":"success","to":"SUCCESS"}
+{"seq":7,"at":"2026-01-01T","event":"forgotten","tasks":[1]}"#;
+
+    const MARKS: &str = "start 1 2 77 0 k\nsaved 1 2 3\nstart 1 5 78 3 k\nend 1 5 plain\n";
+
+    const ARCHIVE: &str = r#"{"store":"s","id":1,"status":"SUCC
+{"store":"s","id":1,"status":"SUCCESS"}"#;
+
+    /// What is wrong when `from` reads `to` in one of the accounts.
+    fn wrong(from: &str, to: &str) -> String {
+        let text = format!("{DUMP}\n---\n{MARKS}---\n{ARCHIVE}").replace(from, to);
+        let [dump, marks, archive] = text.split("---\n").collect::<Vec<_>>()[..] else { panic!() };
+        let mut account = Account::default();
+        account.read(dump.as_bytes());
+        let payload = "{\"a\":1}".to_owned();
+        let end = Some("SUCCESS".to_owned());
+        let known = Acknowledged { key: Some("k".into()), payload, retry_of: None, end };
+        let (_, mut wrong) = account.compare(&BTreeMap::from([(TaskId(1), known)]), marks);
+        wrong.extend(account.compare_archive(archive));
+        wrong.join("; ")
+    }
+
+    #[test]
+    fn the_oracle_is_content_with_a_life_that_is_right() {
+        assert_eq!(wrong("nothing", "else"), "");
+    }
+
+    #[test]
+    fn the_oracle_sees_every_breach() {
+        for (from, to, what) in [
+            ("\"task\":1", "\"task\":2", "task 1 is lost"),
+            ("\"a\":1", "\"a\":2", "has the payload"),
+            ("\"key\":\"k\"", "\"key\":\"l\"", "has the key"),
+            ("\"to\":\"PENDING\"", "\"to\":\"DEAD\"", "ended [\"DEAD\", \"SUCCESS\"]"),
+            ("\"to\":\"SUCCESS\"", "\"to\":\"RETRYING\"", "ended []"),
+            ("\"to\":\"SUCCESS\"", "\"to\":\"FAILED\"", "was told to be SUCCESS"),
+            ("\"seq\":4", "\"seq\":5", "record 5 follows record 3"),
+            ("end 1 5 plain\n", "", "whose handler never came to its end"),
+            ("start 1 5", "overlap 1 5", "two attempts of a task at once"),
+            ("start 1 5 78 3 k\n", "", "it never began"),
+            ("start 1 5", "start 1 6", "its token was never granted"),
+            ("saved 1 2 3\n", "start 1 2 79 0 k\n", "its token was started twice"),
+            ("78 3 k", "78 2 k", "it was to begin at checkpoint 3"),
+            ("78 3 k", "78 3 l", "its key is"),
+            ("saved 1 2 3", "saved 1 2 4", "checkpoint 4 went back to 3"),
+            ("end 1 5 plain", "end 1 1 plain", "after token 5 came 1"),
+            ("\"id\":1,\"status\":\"SUCCESS\"", "\"id\":2", "is forgotten, archived as None"),
+        ] {
+            let found = wrong(from, to);
+            assert!(found.contains(what), "`{from}` to `{to}`: {found}");
+        }
     }
 }

@@ -22,6 +22,7 @@ if [ -n "${MIDWATCH_CHECKPOINT_FILE-}" ]; then
     read -r text <"$MIDWATCH_CHECKPOINT_FILE"
     step=${text#*\"step\":} step=${step%%\}*}
 fi
+[ -e "$oracle/store" ] || echo "${MIDWATCH_TOKEN%%:*}" >"$oracle/store"
 say start "$$ $step ${MIDWATCH_KEY-}"
 
 # Says a line on the control channel and takes its answer. Ends when asked to stop.

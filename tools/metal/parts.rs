@@ -39,6 +39,8 @@ pub(super) struct Marks {
     variable: String,
     /// The handlers' locks, which whatever they start inherits.
     locks: PathBuf,
+    /// Where a handler has written the store's uuid, which names the control groups of attempts.
+    store: PathBuf,
 }
 
 /// A living process.
@@ -63,11 +65,14 @@ impl Part {
 impl Marks {
     pub(super) fn new(data: &Path, oracle: &Path) -> Self {
         let variable = format!("MW_ORACLE={}", oracle.display());
-        Self { data: data.to_owned(), variable, locks: oracle.join("locks") }
+        let (locks, store) = (oracle.join("locks"), oracle.join("store"));
+        Self { data: data.to_owned(), variable, locks, store }
     }
 
     /// All living processes of the run.
     pub(super) fn look(&self) -> Vec<Part> {
+        let store = fs::read_to_string(&self.store).unwrap_or_default();
+        let group = (!store.is_empty()).then(|| format!("/midwatch-{}-", store.trim()));
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").expect("there is a /proc").flatten() {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
@@ -76,21 +81,24 @@ impl Marks {
             // Opened before the look: what is seen below is of this process or of a later one,
             // and then the descriptor reaches nobody.
             let Ok(handle) = pidfd_open(raw, PidfdFlags::empty()) else { continue };
-            if let Some(role) = self.role(&entry.path()) {
+            if let Some(role) = self.role(&entry.path(), group.as_deref()) {
                 found.push(Part { role, pid, handle });
             }
         }
         found
     }
 
-    fn role(&self, proc: &Path) -> Option<Role> {
+    fn role(&self, proc: &Path, group: Option<&str>) -> Option<Role> {
         let stat = fs::read_to_string(proc.join("stat")).ok()?;
         if stat.rsplit_once(')')?.1.trim_start().starts_with(['Z', 'X']) {
             return None;
         }
         let environment = fs::read(proc.join("environ")).unwrap_or_default();
         let mine = |word: &[u8]| word == self.variable.as_bytes();
-        if environment.split(|byte| *byte == 0).any(mine) || self.has_lock(proc) {
+        let groups = fs::read_to_string(proc.join("cgroup")).unwrap_or_default();
+        let is_in_group = group.is_some_and(|group| groups.contains(group));
+        let is_marked = environment.split(|byte| *byte == 0).any(mine);
+        if is_marked || is_in_group || self.has_lock(proc) {
             return Some(Role::Handler);
         }
         let arguments = fs::read(proc.join("cmdline")).unwrap_or_default();

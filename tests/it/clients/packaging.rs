@@ -1,11 +1,13 @@
 //! `packaging/`: what an init system would say of it, as far as one is here to ask.
 
 use super::is_here;
+use crate::eventually::eventually;
 use midwatch::config::{Config, Named, Place, Surroundings};
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 const PACKAGING: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/packaging");
 
@@ -55,7 +57,7 @@ fn the_units_of_the_whole_watchman_ask_for_what_the_supervisor_tells() {
         let name = path.file_name().unwrap().to_str().unwrap();
         let whole = name == "midwatch.service";
         assert_eq!(has("Type=notify"), whole, "{name}: only the supervisor says READY=1");
-        assert_eq!(has("WatchdogSec=60"), whole, "{name}: and WATCHDOG=1");
+        assert_eq!(has("WatchdogSec=180"), whole, "{name}: and WATCHDOG=1");
         assert!(has("Restart=always") && text.contains("\nRestartPreventExitStatus=2"), "{name}");
         let has_handlers = name != "midwatch-engine.service";
         for line in ["Delegate=yes", "KillMode=mixed", "OOMPolicy=continue"] {
@@ -108,6 +110,115 @@ fn a_hopeless_end_keeps_it_down_and_no_other_does() {
         assert_eq!(finish("s6", code).0, Some(0));
         assert_eq!(finish("runit", code), (Some(0), String::new()));
     }
+}
+
+/// A service directory as an init has it, under that init; ends with it.
+struct Service {
+    dir: tempfile::TempDir,
+    supervisor: Child,
+}
+
+impl Service {
+    /// Runs the program under test as whoever we are, in places of its own.
+    fn start(init: &str, files: &[&str], supervisor: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (config, data) = (dir.path().join("midwatch.toml"), dir.path().join("data"));
+        fs::write(&config, format!("data_dir = \"{}\"\n", data.display())).unwrap();
+        fs::set_permissions(&config, fs::Permissions::from_mode(0o600)).unwrap();
+        for file in files {
+            let from = Path::new(PACKAGING).join(init).join("midwatch").join(file);
+            let to = dir.path().join("service").join(file);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            fs::copy(&from, &to).unwrap();
+            let text = fs::read_to_string(&from).unwrap();
+            let text = text
+                .replace("/usr/local/bin/midwatch", env!("CARGO_BIN_EXE_midwatch"))
+                .replace("/etc/midwatch/midwatch.toml", config.to_str().unwrap())
+                .replace("s6-setuidgid midwatch", "env")
+                .replace("chpst -u midwatch:midwatch", "env")
+                .replace("\nchown ", "\n: chown ")
+                .replace("/var/lib/midwatch", data.to_str().unwrap())
+                .replace(" /run/midwatch", "");
+            fs::write(&to, text).unwrap();
+        }
+        let log = fs::File::create(dir.path().join("log")).unwrap();
+        let mut command = Command::new(supervisor);
+        command.arg(dir.path().join("service")).stdin(Stdio::null());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
+        Self { supervisor: command.spawn().unwrap(), dir }
+    }
+
+    /// Runs a tool of the init on the service: whether it succeeded, and what it printed.
+    fn tell(&self, words: &str) -> (bool, String) {
+        let words: Vec<&str> = words.split(' ').collect();
+        let mut command = Command::new(words[0]);
+        let output = command.args(&words[1..]).arg(self.dir.path().join("service")).output();
+        let output = output.unwrap();
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap()
+    }
+
+    fn is_served(&self) -> bool {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch"));
+        command.arg("--config").arg(self.dir.path().join("midwatch.toml")).arg("status");
+        command.output().unwrap().status.success()
+    }
+
+    fn spoil_the_config(&self) {
+        fs::write(self.dir.path().join("midwatch.toml"), "nonsense = 1\n").unwrap();
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // Both take it as: bring the service down, then end.
+        let pid = Pid::from_child(&self.supervisor);
+        if kill_process(pid, Signal::TERM).is_ok() {
+            let _status = self.supervisor.wait();
+        }
+    }
+}
+
+#[test]
+fn s6_knows_when_it_serves_drains_it_and_leaves_a_hopeless_one_down() {
+    if !is_here("s6-setsid", &["true"]) {
+        return;
+    }
+    let files = ["run", "finish", "data/check", "notification-fd", "timeout-kill"];
+    let service = Service::start("s6", &files, "s6-supervise");
+    eventually("it is supervised", || service.tell("s6-svok").0.then_some(()));
+    assert!(service.tell("s6-svwait -U -t 60000").0, "{}", service.log());
+    assert!(service.is_served(), "{}", service.log());
+    assert!(service.tell("s6-svc -d -wD -T 60000").0, "{}", service.log());
+    assert!(service.log().contains("stopping: the workers first"), "{}", service.log());
+    service.spoil_the_config();
+    assert!(service.tell("s6-svc -u").0);
+    eventually("it stays down", || {
+        let (_, state) = service.tell("s6-svstat -o up,wantedup,exitcode");
+        (state == "false false 2").then_some(())
+    });
+}
+
+#[test]
+fn runit_knows_when_it_serves_drains_it_and_leaves_a_hopeless_one_down() {
+    if !is_here("chpst", &["true"]) {
+        return;
+    }
+    let service = Service::start("runit", &["run", "finish", "check"], "runsv");
+    eventually("it serves", || service.tell("sv -w 60 start").0.then_some(()));
+    assert!(service.is_served(), "{}", service.log());
+    assert!(service.tell("sv -w 60 stop").0, "{}", service.log());
+    assert!(service.log().contains("stopping: the workers first"), "{}", service.log());
+    service.spoil_the_config();
+    service.tell("sv up");
+    eventually("it stays down", || {
+        let (_, state) = service.tell("sv status");
+        let is_down = state.starts_with("down:") && !state.contains("want up");
+        (is_down && service.log().contains("unknown key")).then_some(())
+    });
 }
 
 #[test]
