@@ -11,7 +11,10 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{fmt, registry, reload};
 
 /// What a change of `log.level` reaches: set once, when logging begins.
-static LEVEL: OnceLock<Box<dyn Fn(&Config) + Send + Sync>> = OnceLock::new();
+static LEVEL: OnceLock<Follow> = OnceLock::new();
+
+/// Sets the level that a config asks for.
+type Follow = Box<dyn Fn(&Config) + Send + Sync>;
 
 /// Begins to log as the config says; `-v` says more, `-q` less. Once in a process.
 pub(super) fn begin(config: &Config, session: &Session<'_>) -> Result<(), Failure> {

@@ -73,9 +73,10 @@ impl Watch {
             }
         })?;
         let mut watch = Self { watcher, watched: BTreeSet::new(), places, bell };
-        match watch.follow(source) {
-            true => Ok(watch),
-            false => Err(notify::Error::generic("the kernel gives no more watches")),
+        if watch.follow(source) {
+            Ok(watch)
+        } else {
+            Err(notify::Error::generic("the kernel gives no more watches"))
         }
     }
 
@@ -105,15 +106,9 @@ impl Watch {
 
 /// Reading changes nothing, and we read ourselves.
 const fn may_change(kind: EventKind) -> bool {
-    match kind {
-        EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,
-        EventKind::Access(_) => false,
-        EventKind::Any
-        | EventKind::Create(_)
-        | EventKind::Modify(_)
-        | EventKind::Remove(_)
-        | EventKind::Other => true,
-    }
+    let is_read = matches!(kind, EventKind::Access(_));
+    let is_written = matches!(kind, EventKind::Access(AccessKind::Close(AccessMode::Write)));
+    !is_read || is_written
 }
 
 /// The names by whose change the path gets another content: the file's own in the end, and each

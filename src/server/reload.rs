@@ -71,10 +71,11 @@ impl Reloading {
             Reread::Refused(_) => tracing::error!("{reread}"),
             Reread::Taken { restart, .. } if !restart.is_empty() => tracing::warn!("{reread}"),
             Reread::Taken { .. } => tracing::info!("{reread}"),
-            Reread::Same if asked => match self.running.refused() {
-                Some(why) => tracing::error!("{}", Reread::Refused(why.clone())),
-                None => tracing::info!("{reread}"),
-            },
+            Reread::Same if asked => {
+                // Who asks is told, also what was told before.
+                let refused = self.running.refused().cloned().map(Reread::Refused);
+                tracing::info!("{}", refused.unwrap_or(reread));
+            }
             Reread::Same => {}
         }
         if asked && self.done.try_send(()).is_err() {
@@ -116,5 +117,5 @@ async fn hung_up(hangup: &mut Option<Signal>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }

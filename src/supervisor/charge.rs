@@ -26,6 +26,7 @@ impl Role {
 }
 
 /// One child, running or not.
+#[expect(clippy::struct_excessive_bools, reason = "three independent things to know of it")]
 #[derive(Debug)]
 pub(crate) struct Charge {
     /// `engine`, or the worker's name.
