@@ -304,6 +304,15 @@ fn a_worker_with_another_config_is_leased_by_it_and_keeps_what_it_holds() {
     w.tell(&offer("late", 3));
     w.end(w.proof(1), Outcome::Success);
     w.expect(expect![[r#"
+        1 leased as 6 by 5 until 60000
+        = Leased([(TaskId(1), Fence(6))])
+        worker_changed
+        = Leased([])
+        worker_changed
+        4 leased as 9 by 5 until 60000
+        = Leased([(TaskId(4), Fence(9))])
+        1 RUNNING -> SUCCESS completed (success)
+        = Ended(Success)
     "#]]);
     let unknown = Command::Offer { worker: WorkerId(99), kinds: Vec::new(), slots: 1 };
     assert!(decide(&w.state, &w.rules, &unknown, w.now).is_err());
