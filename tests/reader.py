@@ -90,8 +90,8 @@ def cbor(data, at=0):
 KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
          7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
          12: "started", 13: "forgotten", 14: "type_paused", 15: "type_resumed",
-         16: "type_limited", 17: "edited", 1000: "snapshot_head", 1001: "snapshot_worker",
-         1002: "snapshot_task", 1003: "snapshot_type"}
+         16: "type_limited", 17: "edited", 18: "worker_changed", 1000: "snapshot_head",
+         1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -111,6 +111,7 @@ MAPS = {
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
     "started": "version boot_id boot_clock next_task", "forgotten": "tasks",
+    "worker_changed": "worker types slots",
     "type_paused": "type reason", "type_resumed": "type",
     "type_limited": "type max_running rate:rate",
     "edited": "task priority max_retry timeout due at:wall", "rate": "count per:per",

@@ -65,6 +65,7 @@ fn name(event: &Event) -> &'static str {
         Event::Hurried(_) => "hurried",
         Event::WorkerJoined(_) => "worker-joined",
         Event::WorkerMoved(_) => "worker-moved",
+        Event::WorkerChanged(_) => "worker-changed",
         Event::Refused(_) => "refused",
         Event::Started(_) => "started",
         Event::Forgotten(_) => "forgotten",

@@ -326,9 +326,16 @@ pub struct StatusView {
     pub disk_free: Option<u64>,
     /// What recovery found at the last start.
     pub recovery: String,
+    /// Whether the config was taken when it was last read; if not, the one before is in force.
+    #[serde(default = "yes")]
+    pub config_reload_ok: bool,
     /// Digest of the state, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// One thing that needs a person.

@@ -2,7 +2,9 @@
 
 use super::fault::Fault;
 use super::keys;
-use super::read::{Reader, Table, absolute_path, any_text, duration, integer, list, size, text};
+use super::read::{
+    Reader, Table, absolute_path, any_text, boolean, duration, integer, list, size, text,
+};
 use super::sections::read_retry;
 use super::{Handler, Retry};
 use crate::kernel::ids::Millis;
@@ -16,6 +18,10 @@ const NAME_LETTERS_MAX: usize = 64;
 
 /// The type of ad-hoc commands; no handler may take its name.
 const RESERVED: &str = "exec";
+
+/// What means nothing to a handler that is no process of its own.
+const OF_COMMANDS: &[&str] =
+    &["command", "cwd", "env", "env_pass", "log_max", "fatal_exit_codes", "retryable_exit_codes"];
 
 const DAY: Millis = Millis(86_400_000);
 
@@ -36,16 +42,26 @@ pub(super) fn read_handlers<'t>(
             continue;
         }
         let Some(table) = reader.table(&all, name, keys::HANDLER) else { continue };
-        if !table.has("command") {
+        let mut handler = Handler::new(Vec::new(), retry.clone());
+        read_handler(reader, &table, &mut handler);
+        if handler.embedded {
+            refuse_what_only_a_command_has(reader, &table);
+        } else if !table.has("command") {
             let fault = Fault::new(format!("`{}` has no `command`", all.name(name)))
                 .with_help("name its program and arguments: command = [\"/usr/bin/true\"]");
             reader.fault(offset, fault);
         }
-        let mut handler = Handler::new(Vec::new(), retry.clone());
-        read_handler(reader, &table, &mut handler);
         handlers.insert(name.to_owned(), handler);
     }
     handlers
+}
+
+fn refuse_what_only_a_command_has<'t>(reader: &mut Reader<'t>, table: &Table<'t>) {
+    for (key, offset) in table.keys().filter(|(key, _)| OF_COMMANDS.contains(key)) {
+        let fault = Fault::new(format!("`{}` means nothing beside `embedded`", table.name(key)))
+            .with_help("an embedded handler is code of a program of yours, not a command");
+        reader.fault(offset, fault);
+    }
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
@@ -68,6 +84,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
 
 fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
     reader.set(table, "command", &mut handler.command, command);
+    reader.set(table, "embedded", &mut handler.embedded, boolean);
     reader.set(table, "cwd", &mut handler.cwd, |value| absolute_path(value).map(Some));
     reader.set(table, "env_pass", &mut handler.env_pass, list(variable));
     let timeout = |value: &DeValue<'t>| duration(Millis(1)..=DAY.times(3650))(value).map(Some);

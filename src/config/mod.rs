@@ -14,15 +14,19 @@ mod keys;
 mod nearest;
 mod places;
 mod read;
+mod reload;
 mod sections;
 mod show;
+mod watch;
 
 pub use fault::{ConfigError, Fault};
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
+pub use reload::{Next, Reread, Running, Source};
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
+pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
 use crate::kernel::task_type::Rate;
@@ -186,6 +190,8 @@ pub struct Http {
 pub struct Handler {
     /// Program and arguments; the program is an absolute path or a name that `PATH` finds.
     pub command: Vec<String>,
+    /// Whether a program that embeds midwatch runs it instead of a command.
+    pub embedded: bool,
     /// Its working directory; absent means the attempt's own.
     pub cwd: Option<PathBuf>,
     /// Variables of its environment.
@@ -273,6 +279,7 @@ impl Handler {
     pub fn new(command: Vec<String>, retry: Retry) -> Self {
         Self {
             command,
+            embedded: false,
             cwd: None,
             env: BTreeMap::new(),
             env_pass: Vec::new(),

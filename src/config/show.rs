@@ -128,6 +128,7 @@ impl Values<'_> {
     fn handler(&mut self, path: &str, handler: &Handler) {
         let Handler {
             command,
+            embedded,
             cwd,
             env,
             env_pass,
@@ -143,6 +144,7 @@ impl Values<'_> {
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
         self.put(&format!("{path}.command"), list(command, |part| text(part)));
+        self.put(&format!("{path}.embedded"), Value::Boolean(*embedded));
         self.put(&format!("{path}.cwd"), cwd.as_ref().map(|cwd| text(cwd.display().to_string())));
         for (name, content) in env {
             let name = Value::String(name.clone());

@@ -122,6 +122,7 @@ kinds! {
     15 TypeResumed,
     16 TypeLimited,
     17 Edited,
+    18 WorkerChanged,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {

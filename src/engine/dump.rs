@@ -13,7 +13,7 @@ use super::hex;
 use crate::kernel::event::{
     Checkpointed, Edited, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
     Registration, Stamp, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
-    WorkerJoined, WorkerMoved,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
@@ -22,6 +22,7 @@ use crate::kernel::task::{
     Transition, Transitions,
 };
 use crate::kernel::task_type::{Order, Rate, TaskType};
+use crate::kernel::text::Text;
 use crate::kernel::{Head, Worker};
 use crate::units::rfc3339;
 use serde_json::Value;
@@ -103,6 +104,9 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::Hurried(Hurried { task }) => line.put("task", task.0),
         Event::WorkerJoined(WorkerJoined { worker, registration }) => {
             line.put("worker", worker.0).object("registration", registration_object(registration))
+        }
+        Event::WorkerChanged(WorkerChanged { worker, kinds, slots }) => {
+            line.put("worker", worker.0).put("types", type_names(kinds)).put("slots", *slots)
         }
         Event::WorkerMoved(WorkerMoved { worker, to, reason }) => line
             .put("worker", worker.0)
@@ -191,8 +195,12 @@ fn registration_object(registration: &Registration) -> Object {
         .put("host", &**host)
         .put("version", &**version)
         .put("lock", &**lock)
-        .put("types", kinds.iter().map(|kind| Value::from(&**kind)).collect::<Vec<_>>())
+        .put("types", type_names(kinds))
         .put("slots", *slots)
+}
+
+fn type_names(kinds: &[Text]) -> Vec<Value> {
+    kinds.iter().map(|kind| Value::from(&**kind)).collect()
 }
 
 fn started_fields(line: Object, started: &Started) -> Object {

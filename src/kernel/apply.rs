@@ -3,7 +3,7 @@
 use super::event::{
     Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused, Stamp,
     Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
-    WorkerJoined, WorkerMoved,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
 use super::shared::Shared;
@@ -64,6 +64,7 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Event::Hurried(event) => hurried(state, stamp, event),
         Event::WorkerJoined(event) => worker_joined(state, stamp, event),
         Event::WorkerMoved(event) => worker_moved(state, stamp, event),
+        Event::WorkerChanged(event) => worker_changed(state, event),
         Event::Refused(event) => refused(state, stamp, event),
         Event::Started(event) => started(state, stamp, event),
         Event::Forgotten(event) => forgotten(state, event),
@@ -438,6 +439,16 @@ fn worker_moved(state: &mut State, stamp: &Stamp, event: &WorkerMoved) -> Applie
         })?;
     }
     state.workers.remove(id);
+    Ok(())
+}
+
+fn worker_changed(state: &mut State, event: &WorkerChanged) -> Applied {
+    let WorkerChanged { worker: id, kinds, slots } = event;
+    let Some(worker) = state.workers.get_mut(id) else {
+        return Err(unfit(format!("there is no worker {id}")));
+    };
+    worker.registration.kinds.clone_from(kinds);
+    worker.registration.slots = *slots;
     Ok(())
 }
 

@@ -75,6 +75,8 @@ pub enum Event {
     WorkerJoined(WorkerJoined),
     /// A worker's standing changed.
     WorkerMoved(WorkerMoved),
+    /// A worker took up another config.
+    WorkerChanged(WorkerChanged),
     /// Somebody spoke for a lease that is not theirs, and was refused.
     Refused(Refused),
     /// The engine started.
@@ -310,6 +312,21 @@ pub struct WorkerMoved {
     pub reason: Option<Reason>,
 }
 
+/// A worker took up another config; what it runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WorkerChanged {
+    /// The worker.
+    #[n(0)]
+    pub worker: WorkerId,
+    /// Task types it can run from now on.
+    #[n(1)]
+    pub kinds: Vec<Text>,
+    /// Attempts it can run at once from now on; what is more runs to its end.
+    #[n(2)]
+    pub slots: u32,
+}
+
 /// How a worker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
@@ -511,6 +528,7 @@ impl Event {
             Self::Heard(_)
             | Self::WorkerJoined(_)
             | Self::WorkerMoved(_)
+            | Self::WorkerChanged(_)
             | Self::Started(_)
             | Self::Forgotten(_)
             | Self::TypePaused(_)
@@ -550,6 +568,7 @@ impl Event {
             Self::Hurried(_) => "hurried",
             Self::WorkerJoined(_) => "worker_joined",
             Self::WorkerMoved(_) => "worker_moved",
+            Self::WorkerChanged(_) => "worker_changed",
             Self::Refused(_) => "refused",
             Self::Started(_) => "started",
             Self::Forgotten(_) => "forgotten",

@@ -162,7 +162,7 @@ async fn connection(
     router: Router,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let credentials = stream.peer_cred()?;
-    let peer = app.doors.admit(credentials.uid(), credentials.gid());
+    let peer = app.policy().doors.admit(credentials.uid(), credentials.gid());
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);

@@ -33,7 +33,7 @@ pub(crate) async fn submit(
         return Ok(super::bulk::submit_many(app, peer, request.into_body()));
     }
     let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
-    let spec = app.judge(peer).spec(&body)?;
+    let spec = app.policy().judge(peer).spec(&body)?;
     in_company().await;
     let answers = app.hand.ask(peer.actor(), vec![Command::Submit(spec)])?.await?;
     match answers.into_iter().next() {

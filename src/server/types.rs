@@ -43,7 +43,7 @@ pub(crate) async fn show(Shared(app): Shared<Arc<App>>, Path(kind): Path<String>
     })?;
     match found.await? {
         Some(view) => Ok(ok(&view)),
-        None => Err(no_such_type(&kind, &app.kinds)),
+        None => Err(no_such_type(&kind, &app.policy().kinds)),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) async fn act(
         _ => TypeAct::Resume,
     };
     if NAME_BYTES_MAX < kind.len() {
-        return Err(no_such_type(&kind, &app.kinds));
+        return Err(no_such_type(&kind, &app.policy().kinds));
     }
     let name = Text::from(kind.as_str());
     let command = Command::ActOnType { kind: name.clone(), act };
@@ -82,7 +82,7 @@ pub(crate) async fn act(
         })?;
     match acted.await? {
         Ok(acted) => Ok(ok(&acted)),
-        Err(Rejection::NoSuchType(_)) => Err(no_such_type(&kind, &app.kinds)),
+        Err(Rejection::NoSuchType(_)) => Err(no_such_type(&kind, &app.policy().kinds)),
         Err(rejection) => Err(rejection.into()),
     }
 }

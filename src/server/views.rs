@@ -270,6 +270,7 @@ fn reason(event: &Event) -> Option<Reason> {
         | Event::Edited(_)
         | Event::Hurried(_)
         | Event::WorkerJoined(_)
+        | Event::WorkerChanged(_)
         | Event::Refused(_)
         | Event::Started(_)
         | Event::Forgotten(_) => None,
@@ -296,6 +297,7 @@ fn note(event: &Event) -> Option<String> {
         Event::WorkerMoved(moved) => {
             Some(format!("worker {} is {}", moved.worker, moved.to.word()))
         }
+        Event::WorkerChanged(changed) => Some(format!("worker {}", changed.worker)),
         Event::Heard(heard) => Some(format!("worker {}", heard.worker)),
         Event::Refused(refused) => Some(refused.note()),
         Event::Started(started) => Some(format!("version {}", started.version)),

@@ -19,6 +19,7 @@ const MAPS: &[(&str, &str)] = &[
     ("hurried", "Hurried"),
     ("worker_joined", "WorkerJoined"),
     ("worker_moved", "WorkerMoved"),
+    ("worker_changed", "WorkerChanged"),
     ("refused", "Refused"),
     ("started", "Started"),
     ("forgotten", "Forgotten"),

@@ -4,7 +4,7 @@ use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
 use crate::defect::Defect;
 use crate::kernel::event::{
     Act, Checkpointed, Ended, Event, Heard, Held, Leased, Moved, Refused, Registration, Standing,
-    WorkerJoined, WorkerMoved,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{Fence, Millis, Seq, ServiceTime, TaskId, WorkerId};
 use crate::kernel::index::Rank;
@@ -40,6 +40,21 @@ impl<'a> Ask<'a> {
 
     fn worker(self, id: WorkerId) -> Result<&'a Worker, Rejection> {
         self.state.worker(id).ok_or(Rejection::NoSuchWorker(id))
+    }
+
+    pub(super) fn offer(
+        self,
+        id: WorkerId,
+        kinds: &[Text],
+        slots: u32,
+    ) -> Result<Decision, Rejection> {
+        let worker = self.worker(id)?;
+        let mut events = heard_of(worker);
+        if worker.registration.kinds != kinds || worker.registration.slots != slots {
+            let changed = WorkerChanged { worker: id, kinds: kinds.to_vec(), slots };
+            events.push(Event::WorkerChanged(changed));
+        }
+        Ok(Decision { events, answer: Answer::Done })
     }
 
     pub(super) fn leave(self, id: WorkerId) -> Result<Decision, Rejection> {

@@ -48,6 +48,15 @@ pub enum Command {
     },
     /// A worker registers.
     Register(Registration),
+    /// A worker took up another config.
+    Offer {
+        /// The worker.
+        worker: WorkerId,
+        /// Task types it can run from now on.
+        kinds: Vec<Text>,
+        /// Attempts it can run at once from now on.
+        slots: u32,
+    },
     /// A worker leaves; it holds nothing more.
     Leave(WorkerId),
     /// A worker has free slots: one hashed secret for each lease it would take.
@@ -338,6 +347,7 @@ pub fn decide(
         Command::Edit { task, edit } => ask.edit(*task, edit),
         Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
         Command::Register(registration) => Ok(ask.register(registration)),
+        Command::Offer { worker, kinds, slots } => ask.offer(*worker, kinds, *slots),
         Command::Leave(worker) => ask.leave(*worker),
         Command::Lease { worker, secrets } => ask.lease(*worker, secrets),
         Command::Heartbeat { worker, holds } => ask.heartbeat(*worker, holds),
@@ -368,9 +378,10 @@ impl Command {
     /// The actor, where the command itself names one.
     pub fn speaker(&self) -> Option<Actor> {
         match self {
-            Self::Lease { worker, .. } | Self::Heartbeat { worker, .. } | Self::Leave(worker) => {
-                Some(Actor::Worker(*worker))
-            }
+            Self::Offer { worker, .. }
+            | Self::Lease { worker, .. }
+            | Self::Heartbeat { worker, .. }
+            | Self::Leave(worker) => Some(Actor::Worker(*worker)),
             Self::Checkpoint { proof, .. } | Self::End { proof, .. } => {
                 Some(Actor::Worker(proof.worker))
             }
