@@ -1,6 +1,7 @@
 //! `midwatch config`: is it good, and what is in force.
 
 use super::failure::{Failure, exit};
+use super::limits;
 use super::session::{Format, Session};
 use super::text::{cut, tame, width};
 use crate::config::{Config, Effective, Named, Origin, Place};
@@ -35,6 +36,7 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
         named.config = Some(Place { path: path.clone(), origin: Origin::Flag("FILE") });
     }
     let config = Config::load(&named, &session.environment.surroundings)?;
+    limits::check_names(&config)?;
     let names: Vec<_> = config.handlers.keys().collect();
     match session.format {
         Format::Json | Format::Ndjson => {
@@ -100,6 +102,7 @@ mod tests {
             worker.heartbeat = "30s"                    # default
             worker.suspect_after = "1m30s"              # default
             worker.offline_after = "5m"                 # default
+            # worker.memory_max is not set              # default
             retry.max_retry = 5                         # default
             retry.base = "30s"                          # default
             retry.cap = "1h"                            # default

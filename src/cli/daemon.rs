@@ -2,6 +2,7 @@
 
 use super::engine::Adopt;
 use super::failure::Failure;
+use super::limits;
 use super::logging;
 use super::session::Session;
 use crate::config::Config;
@@ -25,6 +26,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let mut config = session.config()?;
     config.override_workers(args.workers, args.slots);
+    // Workers would refuse them one after another, for ever.
+    limits::check(&config)?;
     logging::begin(&config, session)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's file: {error}")))?;

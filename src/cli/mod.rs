@@ -17,6 +17,7 @@ mod environment;
 mod failure;
 mod history;
 mod import;
+mod limits;
 mod list;
 mod log;
 mod logging;

@@ -2,10 +2,13 @@
 
 use super::engine::Pipes;
 use super::failure::Failure;
+use super::limits;
 use super::logging;
 use super::session::Session;
-use crate::config::Handler;
+use crate::config::{Config, Handler};
+use crate::process::Limits;
 use crate::worker::{self, HandlerSpec, WorkerOptions};
+use std::collections::BTreeMap;
 
 /// How it works.
 #[derive(Debug, clap::Args)]
@@ -24,6 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let mut config = session.config()?;
     config.override_workers(None, args.slots);
+    let handlers = specs(&config)?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
     let options = WorkerOptions {
@@ -31,7 +35,8 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
         socket: config.socket,
         name: args.name.clone(),
         slots: config.worker.slots,
-        handlers: config.handlers.into_iter().map(|(name, h)| (name, spec(h))).collect(),
+        memory_max: config.worker.memory_max,
+        handlers,
         environment: std::env::vars_os().collect(),
         lifeline,
         probe,
@@ -39,8 +44,14 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     worker::run(options).map(|()| 0).map_err(|error| Failure::new(error.exit(), error.to_string()))
 }
 
-/// What the worker needs of a handler's config; limits of time and retries travel with the leases.
-fn spec(handler: Handler) -> HandlerSpec {
+/// What the worker needs of each handler's config.
+fn specs(config: &Config) -> Result<BTreeMap<String, HandlerSpec>, Failure> {
+    let handlers = config.handlers.iter();
+    handlers.map(|(name, h)| Ok((name.clone(), spec(h, limits::of(name, &h.limits)?)))).collect()
+}
+
+/// Limits of time and retries travel with the leases.
+fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
     let Handler {
         command,
         cwd,
@@ -53,15 +64,17 @@ fn spec(handler: Handler) -> HandlerSpec {
         retry: _,
         fatal_exit_codes,
         retryable_exit_codes,
+        limits: _,
     } = handler;
-    let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
+    let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {
-        command,
-        cwd,
-        env,
-        env_pass,
-        log_max,
+        command: command.clone(),
+        cwd: cwd.clone(),
+        env: env.clone(),
+        env_pass: env_pass.clone(),
+        log_max: *log_max,
         fatal_exit_codes: statuses(fatal_exit_codes),
         retryable_exit_codes: statuses(retryable_exit_codes),
+        limits,
     }
 }

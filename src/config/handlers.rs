@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::keys;
 use super::read::{Reader, Table, absolute_path, any_text, duration, integer, list, size, text};
 use super::sections::read_retry;
-use super::{Handler, Retry};
+use super::{Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
 use std::collections::BTreeMap;
 use toml::de::DeValue;
@@ -14,6 +14,12 @@ const NAME_LETTERS_MAX: usize = 64;
 
 /// The type of ad-hoc commands; no handler may take its name.
 const RESERVED: &str = "exec";
+
+/// Smallest bound of memory; next to no program starts with less.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+
+/// Fewest descriptors: the four that a handler has, and what it takes to load a program.
+const OPEN_FILES_MIN: u32 = 16;
 
 const DAY: Millis = Millis(86_400_000);
 
@@ -72,11 +78,45 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    read_limits(reader, table, &mut handler.limits);
     read_env(reader, table, handler);
     if let Some(retry) = reader.table(table, "retry", keys::RETRY) {
         read_retry(reader, &retry, &mut handler.retry);
     }
     settle_exit_codes(reader, table, handler);
+}
+
+fn read_limits<'t>(reader: &mut Reader<'t>, table: &Table<'t>, limits: &mut Limits) {
+    let name = |value: &DeValue<'_>| text(value).map(Some);
+    reader.set(table, "user", &mut limits.user, name);
+    reader.set(table, "group", &mut limits.group, name);
+    reader.set(table, "umask", &mut limits.umask, |value| umask(value).map(Some));
+    let memory = |value: &DeValue<'_>| size(MEMORY_BYTES_MIN..=1 << 50)(value).map(Some);
+    reader.set(table, "memory", &mut limits.memory, memory);
+    let time = |value: &DeValue<'_>| duration(Millis::secs(1)..=DAY.times(3650))(value).map(Some);
+    reader.set(table, "cpu_time", &mut limits.cpu_time, time);
+    let files = |value: &DeValue<'_>| integer(OPEN_FILES_MIN..=1 << 30)(value).map(Some);
+    reader.set(table, "open_files", &mut limits.open_files, files);
+    let processes = |value: &DeValue<'_>| integer(1..=1 << 22)(value).map(Some);
+    reader.set(table, "processes", &mut limits.processes, processes);
+    reader.set(table, "nice", &mut limits.nice, |value| nice(value).map(Some));
+}
+
+/// Three or four octal digits, as `umask` prints them.
+fn umask(value: &DeValue<'_>) -> Result<u32, String> {
+    let bad = || " must be octal digits such as \"027\"".to_owned();
+    let typed = value.as_str().ok_or_else(bad)?;
+    let is_octal =
+        matches!(typed.len(), 3 | 4) && typed.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    let mask = u32::from_str_radix(typed, 8).ok().filter(|mask| is_octal && *mask <= 0o777);
+    mask.ok_or_else(bad)
+}
+
+fn nice(value: &DeValue<'_>) -> Result<i32, String> {
+    let number = value.as_integer().filter(|integer| integer.radix() == 10);
+    let number = number.and_then(|integer| integer.as_str().parse().ok());
+    let number = number.filter(|number| (-20..=19).contains(number));
+    number.ok_or_else(|| " must be a whole number from -20 to 19".to_owned())
 }
 
 fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {

@@ -300,6 +300,7 @@ fn ended(state: &mut State, stamp: &Stamp, event: &Ended) -> Applied {
                 exit_code: event.exit_code,
                 signal: event.signal,
                 error: event.error.clone(),
+                usage: event.usage,
             },
         );
         if event.to == Status::Retrying {
@@ -343,6 +344,7 @@ fn moved(state: &mut State, stamp: &Stamp, event: &Moved) -> Applied {
                         exit_code: None,
                         signal: None,
                         error: None,
+                        usage: None,
                     },
                 );
             }

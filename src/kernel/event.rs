@@ -7,7 +7,7 @@ use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec};
+use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::fmt;
@@ -200,6 +200,9 @@ pub struct Ended {
     /// The error.
     #[n(9)]
     pub error: Option<Text>,
+    /// What its processes used.
+    #[n(10)]
+    pub usage: Option<Usage>,
 }
 
 /// A task changed its status otherwise than by a lease or the end of an attempt.

@@ -22,6 +22,7 @@ mod hand;
 mod helpers;
 mod host;
 mod http;
+mod log_file;
 mod logs;
 mod peer;
 mod problems;

@@ -2,14 +2,15 @@
 
 use super::control::{Answer, Line, Request};
 use super::handler::HandlerSpec;
-use super::outcome::{self, Exit, Facts, Word};
+use super::outcome::{self, Exit, Facts, Means, Word};
 use super::output::{LastLine, Sink};
 use super::stopping::{Graces, Push, Stopping};
-use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord};
+use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord, Usage};
 use crate::kernel::status::Outcome;
 use crate::process::Mark;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -64,6 +65,14 @@ pub(super) struct Attempt {
     pub(super) phase: Phase,
     pub(super) process: Option<ProcessId>,
     pub(super) autogroup: Option<u64>,
+    /// Its control group, where it has one.
+    pub(super) group: Option<PathBuf>,
+    /// Whether that group bounds its memory.
+    pub(super) memory_is_counted: bool,
+    /// What it used, once its leader was reaped.
+    pub(super) usage: Option<Usage>,
+    /// Whether the kernel killed any of it for its bound of memory.
+    pub(super) was_out_of_memory: bool,
     pub(super) sink: Option<Sink>,
     /// The tasks that read its pipes and its channel.
     pub(super) readers: Vec<AbortHandle>,
@@ -95,6 +104,10 @@ impl Attempt {
             phase: Phase::Starting,
             process: None,
             autogroup: None,
+            group: None,
+            memory_is_counted: false,
+            usage: None,
+            was_out_of_memory: false,
             sink: None,
             readers: Vec::new(),
             last_line: LastLine::default(),
@@ -256,6 +269,7 @@ impl Attempt {
         let mut mark = Mark::by_token(&self.token);
         mark.leader.clone_from(&self.process);
         mark.autogroup = self.autogroup;
+        mark.group.clone_from(&self.group);
         mark.reaper = reaper;
         mark.has_all_orphans = is_sole;
         mark.spared = leaders;
@@ -278,6 +292,7 @@ impl Attempt {
             stop: self.stopping.as_ref().and_then(Stopping::delivered),
             spec: &self.spec,
             last_line: &last_line,
+            breach: self.breach(exit).as_deref(),
         });
         let (exit_code, signal) = match exit {
             Exit::Code(code) => (Some(code), None),
@@ -291,7 +306,18 @@ impl Attempt {
             signal,
             result: self.result.clone(),
             error,
+            usage: self.usage,
         })
+    }
+
+    fn breach(&self, exit: Exit) -> Option<String> {
+        let means = Means {
+            limits: &self.spec.limits,
+            usage: self.usage,
+            memory_is_counted: self.memory_is_counted,
+            was_out_of_memory: self.was_out_of_memory,
+        };
+        outcome::breach(exit, &means)
     }
 }
 
@@ -310,6 +336,7 @@ pub(super) fn unstarted(lease: &Lease, outcome: Outcome, error: Option<String>) 
         signal: None,
         result: None,
         error,
+        usage: None,
     }
 }
 

@@ -8,16 +8,17 @@ use super::handler::{EXEC, HandlerSpec, environment};
 use super::outcome::Exit;
 use super::output::{LastLine, Sink};
 use super::stopping::Push;
-use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord};
+use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord, Usage};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Outcome;
-use crate::process::{self, Found, Look, Start, StartError, Started};
+use crate::process::{self, Found, Look, Start, StartError, Started, group};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -59,7 +60,10 @@ impl Duty {
             payload: lease.payload.get().as_bytes().to_vec(),
             checkpoint: lease.checkpoint.as_ref().map(|data| data.get().as_bytes().to_vec()),
             run_dir: self.run_dir.clone(),
+            store: self.state.store.clone(),
+            task: lease.task,
             fence,
+            limits: spec.limits.clone(),
         };
         tracing::info!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
         self.state.attempts.insert(fence, Attempt::new(lease, spec, &self.state.store));
@@ -92,6 +96,11 @@ impl Duty {
             Ok(started) => {
                 attempt.begin(started.process, now);
                 attempt.autogroup = started.autogroup;
+                attempt.group = started.group;
+                attempt.memory_is_counted = started.memory_is_counted;
+                if self.has_groups && attempt.group.is_none() {
+                    tracing::warn!(%fence, "it could not enter a control group, and runs without");
+                }
                 self.state.beat_at = self.state.beat_at.min(now + STARTED_TOLD_AFTER);
                 if let Err(error) = events::watch_leader(started.pidfd, fence, &self.events) {
                     tracing::error!(%fence, %error, "cannot wait for the handler");
@@ -266,23 +275,22 @@ impl Duty {
         let leaders = self.state.attempts.values().filter_map(|attempt| attempt.process.as_ref());
         let leaders: BTreeSet<u32> = leaders.map(|process| process.pid).collect();
         let reaper = self.adoption.parent();
-        let may_have_left = self.adoption.any();
+        let has_orphans = self.adoption.any();
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return false };
+        let may_have_left = has_orphans || attempt.group.as_deref().is_some_and(may_live);
         let look = if may_have_left {
             attempt.mark(reaper, leaders, is_sole).look()
         } else {
             Ok(Look::default())
         };
         match look {
-            Ok(look)
-                if look.is_clear() || (look.found.is_empty() && attempt.is_long_quiet(now)) =>
-            {
+            Ok(look) if look.is_clear() || (look.shows_nothing() && attempt.is_long_quiet(now)) => {
                 reap(attempt);
                 attempt.all_gone(now);
                 true
             }
             Ok(look) => {
-                if !look.found.is_empty() {
+                if !look.shows_nothing() {
                     attempt.is_not_quiet();
                     kill(attempt, &look.found);
                 }
@@ -305,10 +313,10 @@ impl Duty {
             reader.abort();
         }
         let (sink, events) = (attempt.sink.clone(), self.events.clone());
-        let tmp = process::tmp_dir(&self.run_dir, fence);
+        let run_dir = self.run_dir.clone();
         spawn_local(async move {
             if let Some(sink) = sink {
-                sink.close(&tmp, LOG_WITHIN).await;
+                sink.close(run_dir, LOG_WITHIN).await;
             }
             report(&events, Event::LogClosed(fence)).await;
         });
@@ -375,6 +383,9 @@ fn signal_group(attempt: &Attempt, signals: &[Signal]) {
 
 fn kill(attempt: &mut Attempt, found: &[Found]) {
     signal_group(attempt, &[Signal::KILL]);
+    if let Some(Err(error)) = attempt.group.as_deref().map(group::kill) {
+        tracing::warn!(fence = %attempt.lease.fence, %error, "cannot kill its control group");
+    }
     let mut note = Vec::new();
     for process in found {
         if let Err(error) = process.kill() {
@@ -390,10 +401,31 @@ fn kill(attempt: &mut Attempt, found: &[Found]) {
     }
 }
 
-fn reap(attempt: &Attempt) {
-    let Some(pid) = attempt.process.as_ref().and_then(|process| pid(process.pid)) else { return };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    if let Err(error) = rustix::process::waitid(WaitId::Pid(pid), options) {
-        tracing::warn!(fence = %attempt.lease.fence, %error, "cannot reap the handler");
+/// Whether something of a group may live; what cannot be told is looked for.
+fn may_live(group: &Path) -> bool {
+    group::is_populated(group).unwrap_or(true)
+}
+
+/// Takes the end of a leader of which nothing is left, and what the kernel counted for it.
+fn reap(attempt: &mut Attempt) {
+    let Some(pid) = attempt.process.as_ref().map(|process| process.pid) else { return };
+    let fence = attempt.lease.fence;
+    match process::reap(pid) {
+        Ok(used) => {
+            attempt.usage =
+                used.map(|used| Usage { peak_memory: used.peak_memory, cpu_ms: used.cpu });
+        }
+        Err(error) => tracing::warn!(%fence, %error, "cannot reap the handler"),
+    }
+    let Some(group) = &attempt.group else { return };
+    let counted = group::counted(group);
+    attempt.was_out_of_memory = 0 < counted.oom_kills;
+    if let Some(usage) = &mut attempt.usage {
+        usage.peak_memory = counted.peak_memory.unwrap_or(usage.peak_memory);
+        // What nobody waited for is in the group's figure alone.
+        usage.cpu_ms = usage.cpu_ms.max(counted.cpu.unwrap_or_default());
+    }
+    if let Err(error) = group::remove(group) {
+        tracing::warn!(%fence, %error, "its control group stays until its claim goes");
     }
 }

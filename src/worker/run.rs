@@ -9,7 +9,7 @@ use super::output;
 use crate::api::RegisterRequest;
 use crate::client::Client;
 use crate::limits::LEASES_PER_REQUEST_MAX;
-use crate::process::{self, Adoption, Spawner, WorkerLock};
+use crate::process::{self, Adoption, Groups, Spawner, WorkerLock};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -36,6 +36,9 @@ pub struct WorkerOptions {
     pub name: String,
     /// Attempts it runs at once.
     pub slots: u32,
+    /// Bytes of memory beyond which it finishes what it runs and ends; looked at with each
+    /// heartbeat.
+    pub memory_max: Option<u64>,
     /// The handlers by task type; `exec` is added.
     pub handlers: BTreeMap<String, HandlerSpec>,
     /// The environment the worker itself was started with, of which handlers get a little.
@@ -80,7 +83,9 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
     let host = |doing: &'static str| move |error: io::Error| WorkerError::host(doing, &error);
     let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
     let queued = usize::try_from(slots).unwrap_or(1);
-    let spawner = Spawner::new(queued).map_err(host("cannot start the spawn thread"))?;
+    let groups = control_groups(&handlers);
+    let has_groups = groups.is_some();
+    let spawner = Spawner::new(queued, groups).map_err(host("cannot start the spawn thread"))?;
     let logs = output::start_writer().map_err(host("cannot start the log thread"))?;
     let (events, inbox) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
     events::watch_signals(&events).map_err(host("cannot watch for signals"))?;
@@ -104,6 +109,8 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
         link: Rc::new(Link::new(Client::new(socket))),
         spawner,
         adoption,
+        has_groups,
+        memory_max: options.memory_max,
         logs,
         events,
         handlers,
@@ -119,6 +126,27 @@ async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
         tracing::warn!(%error, "cannot remove the worker's lock");
     }
     Ok(())
+}
+
+/// The place of the attempts' control groups, or a word about why there is none.
+fn control_groups(handlers: &BTreeMap<String, HandlerSpec>) -> Option<Groups> {
+    let wants_controllers = handlers.values().any(|spec| spec.limits.wants_controllers());
+    match Groups::find(wants_controllers) {
+        Ok(groups) => {
+            if let Some(why) = groups.note() {
+                tracing::info!(
+                    "limits of memory or processes are kept without control groups: {why}"
+                );
+            }
+            Some(groups)
+        }
+        Err(why) => {
+            tracing::info!(
+                "no control groups: {why}; what a handler leaves is found by other marks"
+            );
+            None
+        }
+    }
 }
 
 /// The `run` directory, absolute and without links, made if need be.

@@ -25,6 +25,7 @@ mod journal_store;
 mod journal_threads;
 mod journal_tool;
 mod kills;
+mod limits;
 mod process;
 mod server;
 mod spec_limits;

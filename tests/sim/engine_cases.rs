@@ -217,6 +217,7 @@ fn end(proof: Proof) -> Command {
         signal: None,
         result: None,
         error: None,
+        usage: None,
     };
     Command::End { proof, report }
 }

@@ -8,7 +8,7 @@ use super::ids::{Fence, Moment, ProcessId, Seq, TaskId, WorkerId};
 use super::rules::Rules;
 use super::state::State;
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec};
+use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
 use std::fmt;
@@ -129,6 +129,8 @@ pub struct EndReport {
     pub result: Option<Text>,
     /// Its error.
     pub error: Option<Text>,
+    /// What its processes used.
+    pub usage: Option<Usage>,
 }
 
 /// What a command would change, and what to answer once that is durable.

@@ -15,3 +15,4 @@ mod losses;
 mod ownership;
 mod remains;
 mod stops;
+mod surroundings;
