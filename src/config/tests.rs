@@ -305,6 +305,7 @@ fn shown(config: &Config, dir: &Path) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "there are many keys")]
 fn every_key_of_a_full_file_arrives() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("full.toml");

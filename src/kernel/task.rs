@@ -507,8 +507,8 @@ impl Task {
 
     /// What the last attempt that ended used, where that is known.
     pub fn usage(&self) -> Option<Usage> {
-        let ends = self.life.iter().flat_map(|life| life.attempts.iter().rev());
-        ends.filter_map(|attempt| attempt.end.as_ref()).next()?.usage
+        let mut attempts = self.life.iter().flat_map(|life| life.attempts.iter().rev());
+        attempts.find_map(|attempt| attempt.end.as_ref())?.usage
     }
 
     /// Idempotency key.

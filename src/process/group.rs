@@ -167,7 +167,7 @@ fn enable(base: &Path, wanted: &[&str]) -> Result<(), String> {
     let wanted: Vec<_> =
         wanted.iter().filter(|name| has(&there, name) && !has(&enabled, name)).collect();
     if !wanted.is_empty() {
-        let order: String = wanted.iter().map(|name| format!("+{name} ")).collect();
+        let order = wanted.iter().fold(String::new(), |order, name| format!("{order}+{name} "));
         let control = base.join("cgroup.subtree_control");
         let mut done = put(&control, order.trim_end());
         for _ in 0..MOVES_MAX {

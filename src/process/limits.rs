@@ -110,18 +110,18 @@ impl Harness {
     pub(crate) fn put_on(&self, is_in_group: bool) -> Result<(), Errno> {
         let beside: &[_] = if is_in_group { &[] } else { &self.without_group };
         for (resource, limit) in self.limits.iter().chain(beside) {
-            rustix::process::setrlimit(*resource, *limit).map_err(|_| UNLIMITED)?;
+            rustix::process::setrlimit(*resource, *limit).map_err(|_refused| UNLIMITED)?;
         }
         if let Some(nice) = self.nice {
-            rustix::process::setpriority_process(None, nice).map_err(|_| UNLIMITED)?;
+            rustix::process::setpriority_process(None, nice).map_err(|_refused| UNLIMITED)?;
         }
         if let Some(umask) = self.umask {
             rustix::process::umask(umask);
         }
         if let Some((uid, gid, groups)) = &self.identity {
-            become_user(*uid, *gid, groups).map_err(|_| UNCHANGED)?;
+            become_user(*uid, *gid, groups).map_err(|_refused| UNCHANGED)?;
             let wanted = Access::WRITE_OK | Access::EXEC_OK;
-            rustix::fs::access(self.tmp.as_c_str(), wanted).map_err(|_| UNREACHABLE)?;
+            rustix::fs::access(self.tmp.as_c_str(), wanted).map_err(|_refused| UNREACHABLE)?;
         }
         Ok(())
     }

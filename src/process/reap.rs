@@ -17,7 +17,7 @@ pub struct Used {
 /// Reaps the child with this pid if it has ended; none when it has not.
 #[expect(unsafe_code, reason = "neither std nor rustix tells what a child has used")]
 pub fn reap(pid: u32) -> io::Result<Option<Used>> {
-    let pid = i32::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let pid = i32::try_from(pid).map_err(|_no_pid| io::ErrorKind::InvalidInput)?;
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are valid for writing for the whole call, which keeps neither.

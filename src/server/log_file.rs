@@ -15,7 +15,7 @@ const MARKER_BEGINS: &[u8] = b"\n[midwatch: ";
 const MARKER_ENDS: &[u8] = b" bytes dropped]\n";
 
 /// Longest marker.
-const MARKER_BYTES_MAX: u64 = 64;
+const MARKER_BYTES_MAX: usize = 64;
 
 /// Bytes compared at once.
 const COMPARED_BYTES: usize = 64 << 10;
@@ -141,8 +141,8 @@ fn common_beginning(one: &File, other: &File) -> io::Result<u64> {
 
 /// The last marker that begins at this place or so shortly before that the place is within it.
 fn marker_near(file: &File, place: u64) -> io::Result<Option<Marker>> {
-    let from = place.saturating_sub(MARKER_BYTES_MAX);
-    let bytes = read(file, from, 2 * MARKER_BYTES_MAX as usize)?;
+    let from = place.saturating_sub(MARKER_BYTES_MAX as u64);
+    let bytes = read(file, from, 2 * MARKER_BYTES_MAX)?;
     let reach = usize::try_from(place - from).unwrap_or(0);
     let found = (0..=reach).rev().find_map(|begin| {
         let rest = bytes.get(begin..)?.strip_prefix(MARKER_BEGINS)?;
@@ -182,13 +182,13 @@ mod tests {
         }
 
         #[expect(clippy::disallowed_methods, reason = "a test's file need not last")]
-        fn cut(&mut self, head: u64, tail: u64) {
-            let from = self.length - tail;
-            self.cut += from - head - self.marker;
+        fn cut(&mut self, head: usize, tail: usize) {
+            let from = self.length - tail as u64;
+            self.cut += from - head as u64 - self.marker;
             let marker = format!("\n[midwatch: {} bytes dropped]\n", self.cut);
-            let mut bytes = read(&self.file, 0, head as usize).unwrap();
+            let mut bytes = read(&self.file, 0, head).unwrap();
             bytes.extend(marker.as_bytes());
-            bytes.extend(read(&self.file, from, tail as usize).unwrap());
+            bytes.extend(read(&self.file, from, tail).unwrap());
             let beside = self.path.with_extension("new");
             fs::write(&beside, &bytes).unwrap();
             fs::rename(&beside, &self.path).unwrap();

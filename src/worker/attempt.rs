@@ -2,7 +2,7 @@
 
 use super::control::{Answer, Line, Request};
 use super::handler::HandlerSpec;
-use super::outcome::{self, Exit, Facts, Means, Word};
+use super::outcome::{self, Exit, Facts, Means, Memory, Word};
 use super::output::{LastLine, Sink};
 use super::stopping::{Graces, Push, Stopping};
 use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord, Usage};
@@ -67,12 +67,10 @@ pub(super) struct Attempt {
     pub(super) autogroup: Option<u64>,
     /// Its control group, where it has one.
     pub(super) group: Option<PathBuf>,
-    /// Whether that group bounds its memory.
-    pub(super) memory_is_counted: bool,
+    /// How its memory is bounded.
+    pub(super) memory: Memory,
     /// What it used, once its leader was reaped.
     pub(super) usage: Option<Usage>,
-    /// Whether the kernel killed any of it for its bound of memory.
-    pub(super) was_out_of_memory: bool,
     pub(super) sink: Option<Sink>,
     /// The tasks that read its pipes and its channel.
     pub(super) readers: Vec<AbortHandle>,
@@ -105,9 +103,8 @@ impl Attempt {
             process: None,
             autogroup: None,
             group: None,
-            memory_is_counted: false,
+            memory: Memory::default(),
             usage: None,
-            was_out_of_memory: false,
             sink: None,
             readers: Vec::new(),
             last_line: LastLine::default(),
@@ -311,12 +308,7 @@ impl Attempt {
     }
 
     fn breach(&self, exit: Exit) -> Option<String> {
-        let means = Means {
-            limits: &self.spec.limits,
-            usage: self.usage,
-            memory_is_counted: self.memory_is_counted,
-            was_out_of_memory: self.was_out_of_memory,
-        };
+        let means = Means { limits: &self.spec.limits, usage: self.usage, memory: self.memory };
         outcome::breach(exit, &means)
     }
 }

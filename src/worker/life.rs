@@ -5,7 +5,7 @@ use super::control::{Answer, Channel};
 use super::duty::Duty;
 use super::events::{self, Event, Events, report};
 use super::handler::{EXEC, HandlerSpec, environment};
-use super::outcome::Exit;
+use super::outcome::{Exit, Memory};
 use super::output::{LastLine, Sink};
 use super::stopping::Push;
 use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord, Usage};
@@ -97,7 +97,9 @@ impl Duty {
                 attempt.begin(started.process, now);
                 attempt.autogroup = started.autogroup;
                 attempt.group = started.group;
-                attempt.memory_is_counted = started.memory_is_counted;
+                if started.memory_is_counted {
+                    attempt.memory = Memory::Counted;
+                }
                 if self.has_groups && attempt.group.is_none() {
                     tracing::warn!(%fence, "it could not enter a control group, and runs without");
                 }
@@ -419,7 +421,9 @@ fn reap(attempt: &mut Attempt) {
     }
     let Some(group) = &attempt.group else { return };
     let counted = group::counted(group);
-    attempt.was_out_of_memory = 0 < counted.oom_kills;
+    if attempt.memory == Memory::Counted && 0 < counted.oom_kills {
+        attempt.memory = Memory::Exhausted;
+    }
     if let Some(usage) = &mut attempt.usage {
         usage.peak_memory = counted.peak_memory.unwrap_or(usage.peak_memory);
         // What nobody waited for is in the group's figure alone.

@@ -50,10 +50,19 @@ pub(super) struct Facts<'a> {
 pub(super) struct Means<'a> {
     pub(super) limits: &'a Limits,
     pub(super) usage: Option<Usage>,
-    /// Whether its control group bounded its memory; else its address spaces were bounded.
-    pub(super) memory_is_counted: bool,
-    /// Whether the kernel killed any of it for that bound.
-    pub(super) was_out_of_memory: bool,
+    pub(super) memory: Memory,
+}
+
+/// How the memory of an attempt is bounded, where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// By the address space of each process.
+    #[default]
+    Spaces,
+    /// By its control group.
+    Counted,
+    /// By its control group, and the kernel killed it for that.
+    Exhausted,
 }
 
 /// The outcome of an attempt and its error in words.
@@ -121,14 +130,14 @@ pub(super) fn breach(exit: Exit, means: &Means<'_>) -> Option<String> {
     if exit == Exit::Code(0) {
         return None;
     }
-    let Means { limits, usage, memory_is_counted, was_out_of_memory } = means;
+    let Means { limits, usage, memory } = means;
     if let Some(most) = limits.memory {
         let most_shown = units::bytes(most);
-        if *was_out_of_memory {
+        if *memory == Memory::Exhausted {
             return Some(format!("out of memory, its limit `memory` is {most_shown}"));
         }
         let peak = usage.map_or(0, |usage| usage.peak_memory);
-        if !memory_is_counted && most / 4 * 3 <= peak {
+        if *memory == Memory::Spaces && most / 4 * 3 <= peak {
             let peak = units::bytes(peak);
             return Some(format!(
                 "it held {peak}, near its limit `memory` of {most_shown} of address space"

@@ -4,7 +4,7 @@
 
 use super::control::{Channel, Line, Request, depth};
 use super::handler::HandlerSpec;
-use super::outcome::{Exit, Facts, Means, Word, breach, decide, shorten};
+use super::outcome::{Exit, Facts, Means, Memory, Word, breach, decide, shorten};
 use super::output::{Job, Sink};
 use super::stopping::Push::{Kill, Terminate};
 use super::stopping::{Graces, Push, Stopping};
@@ -172,28 +172,27 @@ fn the_limit_that_an_attempt_ran_into_is_named_as_far_as_it_can_be_known() {
     const MIB: u64 = 1 << 20;
     let limits =
         Limits { memory: Some(100 * MIB), cpu_time: Some(Millis(5000)), ..Limits::default() };
-    let told = |exit, memory_is_counted, was_out_of_memory, peak, cpu| {
+    let told = |exit, memory, peak, cpu| {
         let usage = Some(Usage { peak_memory: peak * MIB, cpu_ms: Millis(cpu) });
-        let means = Means { limits: &limits, usage, memory_is_counted, was_out_of_memory };
-        breach(exit, &means).unwrap_or_default()
+        breach(exit, &Means { limits: &limits, usage, memory }).unwrap_or_default()
     };
     let memory = "out of memory, its limit `memory` is 100 MiB";
     let near = "it held 80 MiB, near its limit `memory` of 100 MiB of address space";
     let cpu = "its limit of processor time, `cpu_time`, is 5s";
-    for (exit, counted, oom, peak, cpu_ms, expected) in [
-        (Exit::Signal(9), true, true, 99, 0, memory),
-        (Exit::Code(137), true, true, 99, 0, memory),
-        (Exit::Code(1), true, false, 99, 0, ""),
-        (Exit::Code(1), false, false, 80, 0, near),
-        (Exit::Signal(6), false, false, 74, 0, ""),
-        (Exit::Code(0), false, false, 99, 9000, ""),
-        (Exit::Signal(24), false, false, 1, 0, cpu),
-        (Exit::Code(152), false, false, 1, 0, cpu),
-        (Exit::Signal(9), false, false, 1, 5000, cpu),
-        (Exit::Signal(9), false, false, 1, 4999, ""),
-        (Exit::Code(1), false, false, 1, 9000, ""),
+    for (exit, bound, peak, cpu_ms, expected) in [
+        (Exit::Signal(9), Memory::Exhausted, 99, 0, memory),
+        (Exit::Code(137), Memory::Exhausted, 99, 0, memory),
+        (Exit::Code(1), Memory::Counted, 99, 0, ""),
+        (Exit::Code(1), Memory::Spaces, 80, 0, near),
+        (Exit::Signal(6), Memory::Spaces, 74, 0, ""),
+        (Exit::Code(0), Memory::Spaces, 99, 9000, ""),
+        (Exit::Signal(24), Memory::Spaces, 1, 0, cpu),
+        (Exit::Code(152), Memory::Spaces, 1, 0, cpu),
+        (Exit::Signal(9), Memory::Spaces, 1, 5000, cpu),
+        (Exit::Signal(9), Memory::Spaces, 1, 4999, ""),
+        (Exit::Code(1), Memory::Spaces, 1, 9000, ""),
     ] {
-        assert_eq!(told(exit, counted, oom, peak, cpu_ms), expected, "{exit:?}");
+        assert_eq!(told(exit, bound, peak, cpu_ms), expected, "{exit:?} {bound:?}");
     }
     let spec = HandlerSpec::default();
     let facts = Facts {

@@ -78,7 +78,9 @@ fn empty_groups_that_no_claim_names_are_collected_and_no_others() {
     assert!(!old.exists(), "it was empty and of no use");
     assert!(living.exists() && new.exists() && foreign.exists());
     bench.sweep(910);
-    [new, foreign].iter().for_each(|path| fs::remove_dir(path).unwrap());
+    for path in [new, foreign] {
+        fs::remove_dir(path).unwrap();
+    }
 }
 
 // spec: PRC-050

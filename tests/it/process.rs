@@ -175,7 +175,7 @@ fn a_claim_names_the_leader_before_its_first_instruction() {
         panic!("no claim")
     };
     assert_eq!(process, started.process);
-    assert_eq!((autogroup, group), (started.autogroup, started.group.clone()));
+    assert_eq!((autogroup, group), (started.autogroup, started.group));
     assert!(text.starts_with(&format!("midwatch-claim 1 {} ", process.pid)), "{text}");
     // Its process group and its session bear its own number.
     let after = text.rsplit_once(") ").unwrap().1;

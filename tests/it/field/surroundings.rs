@@ -57,7 +57,7 @@ fn b65_ten_floods_on_both_streams_neither_stall_nor_take_memory() {
     });
     println!(
         "{} MiB of lines in {:?}, the worker held {} KiB at most",
-        lines * 2 * 11 * 10 >> 20,
+        (lines * 2 * 11 * 10) >> 20,
         began.elapsed(),
         most >> 10
     );
