@@ -1,9 +1,9 @@
 //! `midwatch config`: is it good, and what is in force.
 
 use super::failure::{Failure, exit};
-use super::limits;
 use super::session::{Format, Session};
 use super::text::{cut, tame, width};
+use crate::server;
 use crate::config::{Config, Effective, Named, Origin, Place};
 use serde_json::json;
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
         named.config = Some(Place { path: path.clone(), origin: Origin::Flag("FILE") });
     }
     let config = Config::load(&named, &session.environment.surroundings)?;
-    limits::check_names(&config)?;
+    server::check_names(&config).map_err(|why| Failure::new(2, why))?;
     let names: Vec<_> = config.handlers.keys().collect();
     match session.format {
         Format::Json | Format::Ndjson => {

@@ -2,12 +2,12 @@
 
 use super::engine::Pipes;
 use super::failure::Failure;
-use super::limits;
 use super::logging;
 use super::session::Session;
-use crate::config::{Config, Handler};
+use crate::config::{Config, Handler, Running};
 use crate::process::Limits;
-use crate::worker::{self, HandlerSpec, WorkerOptions};
+use crate::server;
+use crate::worker::{self, HandlerSpec, Reload, WorkerOptions};
 use std::collections::BTreeMap;
 
 /// How it works.
@@ -25,18 +25,24 @@ pub(crate) struct Args {
 
 /// Runs it until it is told to stop.
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
-    let mut config = session.config()?;
-    config.override_workers(None, args.slots);
-    let handlers = specs(&config)?;
+    let source = session.source((None, args.slots));
+    let config = source.read()?;
+    server::check(&config).map_err(|why| Failure::new(2, why))?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
     let options = WorkerOptions {
-        data_dir: config.data_dir,
-        socket: config.socket,
+        data_dir: config.data_dir.clone(),
+        socket: config.socket.clone(),
         name: args.name.clone(),
         slots: config.worker.slots,
         memory_max: config.worker.memory_max,
-        handlers,
+        handlers: handlers(&config),
+        reload: Some(Reload {
+            running: Running::new(source, config.clone()),
+            handlers,
+            check: server::check,
+            taken: logging::follow,
+        }),
         environment: std::env::vars_os().collect(),
         lifeline,
         probe,
@@ -44,16 +50,23 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     worker::run(options).map(|()| 0).map_err(|error| Failure::new(error.exit(), error.to_string()))
 }
 
-/// What the worker needs of each handler's config.
-fn specs(config: &Config) -> Result<BTreeMap<String, HandlerSpec>, Failure> {
-    let handlers = config.handlers.iter();
-    handlers.map(|(name, h)| Ok((name.clone(), spec(h, limits::of(name, &h.limits)?)))).collect()
+/// The handlers of a config that was checked, as the worker needs them.
+fn handlers(config: &Config) -> BTreeMap<String, HandlerSpec> {
+    // The others are run by whoever brings their code.
+    let commands = config.handlers.iter().filter(|(_, handler)| !handler.embedded);
+    let specs = commands.filter_map(|(name, handler)| {
+        // A user that has gone since the check leaves its handler without a worker.
+        let limits = server::limits_of(name, &handler.limits).ok()?;
+        Some((name.clone(), spec(handler, limits)))
+    });
+    specs.collect()
 }
 
 /// Limits of time and retries travel with the leases.
 fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
     let Handler {
         command,
+        embedded: _,
         cwd,
         env,
         env_pass,
@@ -65,6 +78,9 @@ fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
         fatal_exit_codes,
         retryable_exit_codes,
         limits: _,
+        // The engine sees to these.
+        max_running: _,
+        rate: _,
     } = handler;
     let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {

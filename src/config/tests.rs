@@ -505,6 +505,27 @@ fn a_handler_that_names_a_base_is_not_bound_to_the_common_list() {
 }
 
 #[test]
+fn an_embedded_handler_has_no_command_and_nothing_that_belongs_to_one() {
+    let text = "[handlers.a]\nembedded = true\ntimeout = '1m'\nretry = {max_retry = 1}\n";
+    let config = sections::read_text(Path::new("f"), text).unwrap();
+    assert!(config.handlers["a"].embedded && config.handlers["a"].command.is_empty());
+    check_faults(
+        "[handlers.a]\nembedded = true\ncommand = ['x']\n\
+         [handlers.b]\nembedded = 'yes'\ncommand = ['x']\n\
+         [handlers.c]\nembedded = false\n[handlers.d]\nembedded = true\nlog_max = '1MiB'\n",
+        &expect![[r#"
+            error: `handlers.a.command` means nothing beside `embedded` (midwatch.toml, line 3)
+              an embedded handler is code of a program of yours, not a command
+            error: `handlers.b.embedded` must be true or false, not text (midwatch.toml, line 5)
+            error: `handlers.c` has no `command` (midwatch.toml, line 7)
+              name its program and arguments: command = ["/usr/bin/true"]
+            error: `handlers.d.log_max` means nothing beside `embedded` (midwatch.toml, line 11)
+              an embedded handler is code of a program of yours, not a command
+        "#]],
+    );
+}
+
+#[test]
 fn an_archive_is_never_a_file_of_midwatchs_own() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -530,7 +551,7 @@ fn an_archive_is_never_a_file_of_midwatchs_own() {
 const DOCUMENT: &str = include_str!("../../spec/config.md");
 
 #[test]
-fn the_document_names_every_key_with_its_default() {
+fn the_document_names_every_key_with_its_default_and_what_a_change_needs() {
     let config = Config::load(&Named::default(), &around(Path::new("/nonexistent"), 0)).unwrap();
     let values = config.effective();
     for section in KEYS {
@@ -539,9 +560,13 @@ fn the_document_names_every_key_with_its_default() {
             let named = DOCUMENT.contains(&plain) || DOCUMENT.contains(&table);
             assert!(named, "{} {}", section.path, key.name);
             let path = format!("{}.{}", section.path, key.name);
-            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let row = format!("| `{}` | ", key.name);
             let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
+            let change = if key.restart { " | restart |" } else { " | at once |" };
+            let rowless = rows.is_empty() || !key.supported;
+            let told = rowless || rows.iter().any(|row| row.ends_with(change));
+            assert!(told, "{path} must say{change} of a change: {rows:?}");
+            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let default = match &value.value {
                 Some(value) => format!(" | `{value}` | "),
                 None => " | not set | ".to_owned(),

@@ -1,7 +1,9 @@
-//! One engine a data directory: a kernel lock on `midwatch.lock`, held for life.
+//! One engine a data directory: a kernel lock on `midwatch.lock` and one on the directory itself,
+//! both held for life.
 //!
 //! Ownership is the lock. The pid inside is only for the message to whoever comes second; the file
-//! is never removed, so that nobody can lock a name that another process has just unlinked.
+//! is never removed by us. Somebody else may remove it under a running engine: then the lock on the
+//! directory still keeps out whoever comes second and makes the file anew.
 
 use super::error::JournalError;
 use std::fs::{File, OpenOptions};
@@ -19,6 +21,7 @@ pub const LOCK_FILE: &str = "midwatch.lock";
 #[derive(Debug)]
 pub struct DirLock {
     _file: Option<File>,
+    _dir: Option<File>,
 }
 
 impl DirLock {
@@ -36,13 +39,14 @@ impl DirLock {
             .open(dir.join(LOCK_FILE))
             .map_err(|source| io("open", source))?;
         take(&mut file)?;
+        let dir = take_dir(dir, Some(&mut file))?;
         // On a full disk the pid may not fit; the lock holds all the same.
         if let Err(source) = write_pid(&mut file)
             && !super::disk::is_full(&source)
         {
             return Err(io("write", source));
         }
-        Ok(Self { _file: Some(file) })
+        Ok(Self { _file: Some(file), _dir: dir })
     }
 
     /// Takes the lock without a byte written, for who only reads and must not be disturbed; where
@@ -53,9 +57,12 @@ impl DirLock {
         match open {
             Ok(mut file) => {
                 take(&mut file)?;
-                Ok(Self { _file: Some(file) })
+                let dir = take_dir(dir, Some(&mut file))?;
+                Ok(Self { _file: Some(file), _dir: dir })
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Self { _file: None }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(Self { _file: None, _dir: take_dir(dir, None)? })
+            }
             Err(source) => Err(io(source)),
         }
     }
@@ -67,6 +74,16 @@ fn take(file: &mut File) -> Result<(), JournalError> {
         return Err(JournalError::InUse { pid: holder(file) });
     }
     Err(JournalError::io("lock", LOCK_FILE, source))
+}
+
+/// Locks the directory itself, where the file system can.
+fn take_dir(dir: &Path, file: Option<&mut File>) -> Result<Option<File>, JournalError> {
+    let Ok(handle) = File::open(dir) else { return Ok(None) };
+    let Err(source) = fs2::FileExt::try_lock_exclusive(&handle) else { return Ok(Some(handle)) };
+    if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
+        return Err(JournalError::InUse { pid: file.and_then(holder) });
+    }
+    Ok(None)
 }
 
 fn write_pid(file: &mut File) -> std::io::Result<()> {

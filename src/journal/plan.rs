@@ -168,7 +168,7 @@ impl Plan {
                 let first_seq = salvage_end(disk, &before.path);
                 return Err(JournalError::Missing {
                     shown_by: path,
-                    what: format!("segments between {expected} and {number} are missing"),
+                    what: gap(expected, number, previous.number),
                     first_seq: first_seq.unwrap_or(before.header.first_seq),
                     last_seq: Some(previous.next_seq.saturating_sub(1)),
                 });
@@ -303,4 +303,14 @@ fn is_blank(disk: &impl Disk, path: &str) -> Result<bool, JournalError> {
         at += count as u64;
     }
     Ok(len <= SEGMENT_FILE_BYTES_MAX)
+}
+
+/// What is amiss where a segment does not follow the one before it.
+fn gap(before: u64, number: u64, follows: u64) -> String {
+    match number.checked_sub(before + 1) {
+        None => format!("two files are segment {number}, or what was between them is missing"),
+        Some(0) => format!("the segment {follows} that segment {number} follows is missing"),
+        Some(1) => format!("segment {} is missing", before + 1),
+        Some(_) => format!("segments {} to {} are missing", before + 1, number - 1),
+    }
 }

@@ -14,12 +14,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const WORD: &str = "midwatch-claim 1";
+const WORD_OF_THREAD: &str = "midwatch-thread 1";
 
 /// Who holds the name of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +36,12 @@ pub enum Held {
         /// The control group that it entered before, where there is one.
         group: Option<PathBuf>,
     },
-    /// Something that is neither; only a crash of the whole host can leave that.
+    /// A thread of a worker, which nobody can kill but with the worker.
+    Thread {
+        /// The worker's process.
+        worker: ProcessId,
+    },
+    /// Something that is none of these; only a crash of the whole host can leave that.
     Unreadable,
 }
 
@@ -140,6 +146,20 @@ impl Claim {
     }
 }
 
+/// Claims the name of an attempt that runs on a thread of `worker`, the calling process.
+///
+/// Fails with `AlreadyExists` when the name is taken; the attempt must then not begin.
+pub fn take_for_thread(run_dir: &Path, fence: Fence, worker: &ProcessId) -> io::Result<()> {
+    let ProcessId { pid, start_time, boot_id, pid_namespace } = worker;
+    let aside = run_dir.join(format!("{fence}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    writeln!(file, "{WORD_OF_THREAD} {pid} {start_time} 0 {pid_namespace} {boot_id}")?;
+    let linked = fs::hard_link(&aside, run_dir.join(fence.to_string()));
+    absent_is_fine(fs::remove_file(&aside))?;
+    linked
+}
+
 /// A line built on the stack. What does not fit is cut off, which makes the claim unreadable and
 /// never wrong; three numbers take half of the room.
 struct Line {
@@ -192,7 +212,7 @@ fn own_start_time() -> Result<u64, Errno> {
     let after = line.get(name_ends + 1..).unwrap_or_default();
     // After the name the line goes on with a blank and field 3, so field 22 is the 20th piece.
     let field = after.split(|byte| *byte == b' ').nth(20).ok_or(Errno::INVAL)?;
-    number(field).ok_or(Errno::INVAL)
+    number(field).map(super::identity::since_boot).ok_or(Errno::INVAL)
 }
 
 fn own_autogroup() -> Option<u64> {
@@ -241,8 +261,10 @@ pub fn read(run_dir: &Path, fence: Fence) -> io::Result<Option<Held>> {
 }
 
 fn parse(line: &[u8]) -> Option<Held> {
-    let line = line.strip_suffix(b"\n")?.strip_prefix(WORD.as_bytes())?.strip_prefix(b" ")?;
-    let mut fields = line.splitn(6, |byte| *byte == b' ');
+    let line = line.strip_suffix(b"\n")?;
+    let of_thread = line.strip_prefix(WORD_OF_THREAD.as_bytes());
+    let rest = of_thread.or_else(|| line.strip_prefix(WORD.as_bytes()))?.strip_prefix(b" ")?;
+    let mut fields = rest.splitn(6, |byte| *byte == b' ');
     let pid = u32::try_from(number(fields.next()?)?).ok()?;
     let start_time = number(fields.next()?)?;
     let autogroup = Some(number(fields.next()?)?).filter(|number| *number != 0);
@@ -250,7 +272,10 @@ fn parse(line: &[u8]) -> Option<Held> {
     let boot_id = String::from_utf8(fields.next()?.to_vec()).ok()?;
     let group = fields.next().map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let process = ProcessId { pid, start_time, boot_id, pid_namespace };
-    Some(Held::Claim { process, autogroup, group })
+    Some(match of_thread {
+        Some(_) => Held::Thread { worker: process },
+        None => Held::Claim { process, autogroup, group },
+    })
 }
 
 /// Removes what an attempt left: its claim or tombstone, its control group and its temporary

@@ -1,10 +1,11 @@
 //! Who a process is, read from `/proc`.
 
 use crate::api::ProcessId;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// What `/proc/PID/stat` says about one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +16,7 @@ pub(crate) struct Stat {
     pub(crate) parent: u32,
     pub(crate) session: u32,
     pub(crate) threads: u32,
+    /// In clock ticks since the boot, whichever time namespace looks.
     pub(crate) start_time: u64,
     /// Caught in the midst of an exec: the old environment is gone and the new one not yet there.
     /// A kernel thread is not, nor is one that was given no environment.
@@ -25,6 +27,9 @@ pub(crate) struct Stat {
 
 /// `PF_KTHREAD`, in the flags of the stat line.
 const KERNEL_THREAD: i64 = 0x0020_0000;
+
+/// Room for any line that is read here.
+const LINE_BYTES: usize = 1024;
 
 impl Stat {
     /// Whether something of the process can still run. A zombie is dead, unless only its first
@@ -49,16 +54,37 @@ impl Stat {
             parent: small(1)?,
             session: small(3)?,
             threads: small(17)?,
-            start_time: fields.get(19)?.parse().ok()?,
+            start_time: since_boot(fields.get(19)?.parse().ok()?),
             has_environment: fields.get(47) != fields.get(48),
             is_in_exec: fields.get(48) == Some(&"0") && number(6)? & KERNEL_THREAD == 0,
         })
     }
 }
 
+/// The kernel shows start times as the reader's time namespace counts them; this is the same one as
+/// the host's first namespace counts it, so that a process has one start time for everybody.
+///
+/// After the first call it only reads memory, also between fork and exec.
+pub(crate) fn since_boot(shown: u64) -> u64 {
+    static AHEAD: OnceLock<i64> = OnceLock::new();
+    let ahead = AHEAD.get_or_init(|| {
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        let ticks = i64::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100);
+        ahead_by(&offsets).unwrap_or(0).saturating_mul(ticks)
+    });
+    shown.saturating_add_signed(ahead.saturating_neg())
+}
+
+/// Seconds by which the boot clock of a namespace is ahead; nanoseconds beside them are below a
+/// tick, or are for a runtime to leave alone.
+pub(crate) fn ahead_by(offsets: &str) -> Option<i64> {
+    let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
 /// The stat line of `pid`; `None` when there is no such process.
 pub(crate) fn stat(pid: u32) -> io::Result<Option<Stat>> {
-    let bytes = match fs::read(format!("/proc/{pid}/stat")) {
+    let bytes = match read(&format!("/proc/{pid}/stat")) {
         Ok(bytes) if bytes.is_empty() => return Ok(None),
         Ok(bytes) => bytes,
         Err(error) if is_gone(&error) => return Ok(None),
@@ -79,20 +105,38 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// The id that the kernel drew when it booted.
-pub fn boot_id() -> io::Result<String> {
-    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+/// A small file of the kernel. Such files do not tell their size, and `fs::read` takes seven calls
+/// where one line is to be had in two.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(LINE_BYTES);
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// The inode of the pid namespace this process lives in; pids mean nothing outside it.
+/// The id that the kernel drew when it booted. It is asked once.
+pub fn boot_id() -> io::Result<String> {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Ok(known.clone());
+    }
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(KNOWN.get_or_init(|| id.trim().to_owned()).clone())
+}
+
+/// The inode of the pid namespace this process lives in; pids mean nothing outside it. A process
+/// never leaves its own, so it is asked once.
 pub fn pid_namespace() -> io::Result<u64> {
-    Ok(fs::metadata("/proc/self/ns/pid")?.ino())
+    static KNOWN: OnceLock<u64> = OnceLock::new();
+    match KNOWN.get() {
+        Some(known) => Ok(*known),
+        None => fs::metadata("/proc/self/ns/pid").map(|facts| *KNOWN.get_or_init(|| facts.ino())),
+    }
 }
 
 /// The number of the autogroup that the process's session was given, unique while the kernel
 /// runs; `None` where the kernel has no autogroups or the process is gone.
 pub(crate) fn autogroup(pid: u32) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/{pid}/autogroup")).ok()?;
+    let text = String::from_utf8(read(&format!("/proc/{pid}/autogroup")).ok()?).ok()?;
     let digits = text.strip_prefix("/autogroup-")?;
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
@@ -126,6 +170,12 @@ pub fn is_alive(process: &ProcessId) -> io::Result<bool> {
     }
     let stat = stat(process.pid)?;
     Ok(stat.is_some_and(|stat| stat.start_time == process.start_time && stat.is_living()))
+}
+
+/// The state of a process as the kernel names it: `T` stopped, `D` waiting for a disk. None when it
+/// is gone, or hidden.
+pub fn state(pid: u32) -> Option<char> {
+    stat(pid).ok()?.map(|stat| stat.state)
 }
 
 /// A name for this machine that outlives reboots, if it has one that every user sees alike. Minimal

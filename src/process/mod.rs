@@ -31,11 +31,12 @@ mod tests;
 mod users;
 
 pub use claim::{
-    Held, foreign_dir, foreign_tmp_dir, read as read_claim, remove, remove_tmp, tmp_dir, tombstone,
+    Held, foreign_dir, foreign_tmp_dir, read as read_claim, remove, remove_tmp, take_for_thread,
+    tmp_dir, tombstone,
 };
 pub use descriptor::{inherited, reserve_standard, watch_readable};
 pub use group::Groups;
-pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace};
+pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, state};
 pub use limits::Limits;
 pub use lock::{WorkerLock, is_free};
 pub use orphans::Adoption;

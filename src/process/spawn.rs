@@ -107,12 +107,14 @@ impl Spawner {
     /// Starts the thread. At most `queued_max` starts wait. With `groups` each handler gets a
     /// control group of its own.
     pub fn new(queued_max: usize, groups: Option<Groups>) -> io::Result<Self> {
+        // Also because a child may not be the first to ask who it is.
+        let own = identity::current()?;
         let (jobs, queue) = sync_channel::<Job>(queued_max);
         descriptor::reserve_standard()?;
         let nursery = Nursery {
             worker: rustix::process::getpid(),
-            boot_id: identity::boot_id()?,
-            pid_namespace: identity::pid_namespace()?,
+            boot_id: own.boot_id,
+            pid_namespace: own.pid_namespace,
             groups,
         };
         thread::Builder::new().name("spawn".into()).spawn(move || nursery.serve(&queue))?;

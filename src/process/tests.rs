@@ -20,6 +20,17 @@ fn a_stat_line_is_read_whatever_the_process_calls_itself() {
     }
 }
 
+#[test]
+fn a_namespace_says_by_how_much_its_boot_clock_is_ahead() {
+    let host = "monotonic           0         0\nboottime            0         0\n";
+    assert_eq!(identity::ahead_by(host), Some(0));
+    let shifted = "monotonic    -50000   5000000\nboottime    -100000         7\n";
+    assert_eq!(identity::ahead_by(shifted), Some(-100_000));
+    for none in ["", "boottime", "monotonic 1 1\n", "boottime x 0\n"] {
+        assert_eq!(identity::ahead_by(none), None, "{none}");
+    }
+}
+
 // A sweep once failed on a process that was reaped while it looked: the kernel then shows -1 for
 // group and session and no threads. Such a line is read, and its process is dead.
 #[test]

@@ -9,6 +9,8 @@ use crate::kernel::task::Task;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::SystemTime;
 
@@ -34,7 +36,7 @@ pub(crate) enum Job {
 pub(crate) struct Remains {
     pub(crate) logs: PathBuf,
     /// Bytes that all logs together may take.
-    pub(crate) logs_max: u64,
+    pub(crate) logs_max: Arc<AtomicU64>,
     pub(super) archive: Option<Archive>,
 }
 
@@ -110,6 +112,7 @@ impl Remains {
 
     fn survey(&self, ask: impl Fn(&[Logs]) -> Option<Vec<Standing>>) -> io::Result<()> {
         let found = self.find()?;
+        let logs_max = self.logs_max.load(Ordering::Relaxed);
         let (mut ended, mut open) = (Vec::new(), Vec::new());
         let mut bytes = 0_u64;
         for some in found.chunks(ASKED_AT_ONCE) {
@@ -129,21 +132,21 @@ impl Remains {
         ended.sort_by_key(|(at, logs)| (*at, logs.task));
         let mut removed = 0_u64;
         for (_, logs) in ended {
-            if bytes <= self.logs_max {
+            if bytes <= logs_max {
                 break;
             }
             self.remove(logs.task);
             bytes = bytes.saturating_sub(logs.bytes);
             removed = removed.saturating_add(1);
         }
-        bytes = self.thin_out(&open, bytes);
-        if self.logs_max < bytes {
+        bytes = self.thin_out(&open, bytes, logs_max);
+        if logs_max < bytes {
             tracing::debug!("the logs of attempts that run take {}", crate::units::bytes(bytes));
         }
         if 0 < removed {
             tracing::info!(
                 "removed the logs of {removed} ended tasks: all logs together may take {}",
-                crate::units::bytes(self.logs_max)
+                crate::units::bytes(logs_max)
             );
         }
         Ok(())
@@ -152,14 +155,14 @@ impl Remains {
     /// Removes logs of tasks that have not ended while all logs together take more than they may:
     /// the oldest first, and never that of a task's latest attempt, which may be running. What is
     /// left then, in bytes.
-    fn thin_out(&self, open: &[TaskId], mut bytes: u64) -> u64 {
-        if bytes <= self.logs_max {
+    fn thin_out(&self, open: &[TaskId], mut bytes: u64, most: u64) -> u64 {
+        if bytes <= most {
             return bytes;
         }
         let mut old: Vec<_> = open.iter().flat_map(|task| self.earlier(*task)).collect();
         old.sort();
         for (_, path, length) in old {
-            if bytes <= self.logs_max {
+            if bytes <= most {
                 break;
             }
             match fs::remove_file(&path) {
@@ -231,6 +234,7 @@ mod tests {
             4 => Standing::Ended(LifeTime(7)),
             _ => Standing::Open,
         };
+        let logs_max = Arc::new(AtomicU64::new(logs_max));
         let remains = Remains { logs: dir.to_owned(), logs_max, archive: None };
         remains.survey(|found| Some(found.iter().map(standing).collect())).unwrap();
     }

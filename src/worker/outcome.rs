@@ -8,13 +8,15 @@ use crate::process::Limits;
 use crate::units;
 use rustix::process::Signal;
 
-/// How a leader process ended.
+/// How a handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// With this status.
+    /// Its leader process did, with this status.
     Code(i32),
-    /// By this signal.
+    /// Its leader process did, by this signal.
     Signal(i32),
+    /// Its thread came back. Whether it failed is its last word.
+    Returned,
 }
 
 /// What the handler said of its end; the last word counts.
@@ -78,7 +80,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> (Outcome, Option<String>) {
             let outcome = if *retryable { Outcome::Retryable } else { Outcome::Fatal };
             (outcome, message.clone())
         }
-        (_, Exit::Code(0)) => return (Outcome::Success, None),
+        (_, Exit::Code(0) | Exit::Returned) => return (Outcome::Success, None),
         (_, exit) => (classify(exit, facts.spec), describe(exit, facts)),
     };
     (outcome, Some(shorten(text)))
@@ -99,7 +101,7 @@ fn classify(exit: Exit, spec: &HandlerSpec) -> Outcome {
         Exit::Code(code) if spec.retryable_exit_codes.contains(&code) => Outcome::Retryable,
         Exit::Code(code) if spec.fatal_exit_codes.contains(&code) => Outcome::Fatal,
         // EX_TEMPFAIL (75) says so itself; of anything else nobody knows better.
-        Exit::Code(_) | Exit::Signal(_) => Outcome::Retryable,
+        Exit::Code(_) | Exit::Signal(_) | Exit::Returned => Outcome::Retryable,
     }
 }
 
@@ -110,6 +112,7 @@ fn describe(exit: Exit, facts: &Facts<'_>) -> String {
             Some(name) => format!("killed by signal {number} ({name})"),
             None => format!("killed by signal {number}"),
         },
+        Exit::Returned => "it came back".to_owned(),
     };
     let last_line = Some(facts.last_line).filter(|line| !line.is_empty());
     let parts = [Some(end.as_str()), facts.breach, last_line];
@@ -127,7 +130,7 @@ fn is_by(exit: Exit, signal: Signal) -> bool {
 /// time is over. An address space that is full only makes calls fail, so there the figures are
 /// told when they come near, and the handler's own words are all that remains otherwise.
 pub(super) fn breach(exit: Exit, means: &Means<'_>) -> Option<String> {
-    if exit == Exit::Code(0) {
+    if matches!(exit, Exit::Code(0) | Exit::Returned) {
         return None;
     }
     let Means { limits, usage, memory } = means;

@@ -402,7 +402,14 @@ fn a_dump_can_be_cut_to_a_range_or_a_task() {
         lines(&out).iter().map(|line| line["seq"].as_u64().unwrap()).collect()
     };
     assert_eq!(seqs(&["dump", "--from", "3", "--to", "5"]), [3, 4, 5]);
-    assert_eq!(seqs(&["dump", "--from", "1000"]), [0; 0]);
+    let (code, out, err) = on(&bench, &["dump", "--from", "1000"]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(err.starts_with("note: the last record is "), "{err}");
+    let (code, out, err) = on(&bench, &["dump", "--task", "999"]);
+    assert_eq!((code, out.as_str()), (3, ""));
+    assert!(err.contains("no record that is held speaks of task 999"), "{err}");
+    let (code, ..) = on(&bench, &["inspect", "--at", "1:99999999"]);
+    assert_eq!(code, 3);
     let (_, out, _) = on(&bench, &["dump", "--task", "1"]);
     let events: Vec<_> =
         lines(&out).iter().map(|line| line["event"].as_str().unwrap().to_owned()).collect();

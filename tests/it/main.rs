@@ -10,6 +10,8 @@
     reason = "a test may stop"
 )]
 
+mod bare_metal;
+mod clients;
 mod demo;
 mod eventually;
 mod fake_engine;
@@ -24,7 +26,6 @@ mod journal_state;
 mod journal_store;
 mod journal_threads;
 mod journal_tool;
-mod kills;
 mod limits;
 mod process;
 mod server;

@@ -17,6 +17,8 @@ use midwatch::sim::{CrashStates, Failure, Op, PageFate, SimDisk, Times};
 
 use crate::asked;
 
+mod leases;
+
 const SEGMENT: u64 = 16 << 10;
 const SNAPSHOT_AFTER: u64 = 24 << 10;
 
@@ -279,10 +281,11 @@ fn w58_a_panic_in_a_turn_leaves_no_clean_end_and_nothing_half() {
     }
 }
 
-/// The bound of `spec/journal.md` for the segments of a store.
-fn bound(snapshot_bytes: u64, file_bytes_per_record_byte: u64) -> u64 {
-    let between = SNAPSHOT_AFTER.max(2 * snapshot_bytes);
-    2 * between * file_bytes_per_record_byte + 3 * SEGMENT
+/// The bound of `spec/journal.md` for the segments of a store while no snapshot is being written,
+/// where a turn commits `turn` bytes of records at most.
+fn bound(snapshot_bytes: u64, turn: u64, file_bytes_per_record_byte: u64) -> u64 {
+    let records = 2 * SNAPSHOT_AFTER.max(2 * snapshot_bytes) + turn;
+    records * file_bytes_per_record_byte + 3 * SEGMENT
 }
 
 // spec: JRN-068
@@ -302,7 +305,7 @@ fn w59_a_task_alive_for_ever_and_its_heartbeats_do_not_make_the_journal_grow() {
         }
     }
     // The smallest record, alone in its frame, takes a sector.
-    let bound = bound(bench.snapshot_bytes, 8);
+    let bound = bound(bench.snapshot_bytes, 64, 8);
     assert!(most <= bound, "{most} bytes, {bound} are the bound");
     let stats = bench.engine().journal().stats();
     assert!(100 < stats.oldest_segment, "the oldest segment moves on: {stats:?}");
@@ -312,6 +315,28 @@ fn w59_a_task_alive_for_ever_and_its_heartbeats_do_not_make_the_journal_grow() {
     // The start itself is a record; the task is as it was.
     assert_eq!(bench.status(task), Status::Running);
     assert_ne!(bench.digest(), before);
+}
+
+// spec: JRN-068
+#[test]
+fn a_turn_larger_than_the_trigger_of_a_snapshot_has_its_place_in_the_bound() {
+    let mut bench = Bench::new(68);
+    let worker = bench.register();
+    bench.submit(job());
+    let proof = bench.lease(worker, 1).unwrap();
+    let data = format!("\"{}\"", "x".repeat(2_000));
+    let mut most = 0;
+    for round in 0..100 {
+        // Almost as much as triggers a snapshot, then four times as much.
+        let checkpoints = if round % 2 == 0 { 11 } else { 50 };
+        let checkpoint = || Command::Checkpoint { proof, data: data.as_str().into() };
+        bench.try_ask((0..checkpoints).map(|_| checkpoint()).collect()).unwrap();
+        most = most.max(bench.journal_bytes());
+    }
+    // A turn is one frame, so the padding is little.
+    let with = bound(bench.snapshot_bytes, 50 * 2_150, 1);
+    let without = bound(bench.snapshot_bytes, 0, 1);
+    assert!(without < most && most <= with, "{without} < {most} <= {with}");
 }
 
 #[test]
@@ -335,7 +360,7 @@ fn b09_an_old_task_pins_no_segment_however_many_short_ones_come_and_go() {
         oldest = stats.oldest_segment;
         if round % 10 == 0 {
             // Ended tasks belong to the state until retention takes them.
-            let (bytes, bound) = (bench.journal_bytes(), bound(bench.snapshot_bytes, 8));
+            let (bytes, bound) = (bench.journal_bytes(), bound(bench.snapshot_bytes, 10 * 300, 8));
             assert!(bytes <= bound, "round {round}: {bytes} bytes, {bound} are the bound");
         }
     }
@@ -406,6 +431,7 @@ fn w73_tokens_only_grow_over_kills_snapshots_and_compaction() {
     assert!(1 < stats.oldest_segment && stats.snapshots == 2, "{stats:?}");
 }
 
+// B27, as far as there are slots today: what is free follows from living leases alone.
 #[test]
 fn w75_a_lease_of_the_dead_blocks_nothing_after_a_start() {
     // The worker is known to be dead: a sweep, and the task is leased anew in the same breath.

@@ -14,6 +14,7 @@
 mod backlog;
 mod commands;
 mod daemon;
+mod endurance;
 mod http;
 mod limits;
 mod load;
@@ -42,7 +43,7 @@ struct Plan {
 /// Tasks in a large backlog.
 const BACKLOG: u64 = 1_000_000;
 
-const USAGE: &str = "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands] [backlog] [snapshots] [wear]";
+const USAGE: &str = "usage: bench PROGRAM DIR ROUNDS MILLISECONDS [submit] [bulk] [cycle] [commands] [endurance] [backlog] [snapshots] [wear]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -92,6 +93,9 @@ fn run(plan: &Plan, names: &[String]) -> Fallible<()> {
     }
     if wanted("commands") {
         commands::run(plan)?;
+    }
+    if wanted("endurance") {
+        endurance::run(plan)?;
     }
     if wanted("backlog") {
         let mut servers = servers;

@@ -7,12 +7,15 @@
 
 use crate::Plan;
 use crate::daemon::Midwatch;
+use crate::http::Http;
 use crate::limits;
 use crate::load::{Fallible, Op, Running, Server, fresh};
 use crate::table::{float, spread};
 use midwatch::journal::{RealDisk, scan};
-use std::fs;
+use std::fs::{self, DirEntry};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 /// Nothing is taken together, so that the journal can be counted afterwards.
 const WHOLE: &str = "[journal]\nsnapshot_after = \"64GiB\"\n";
@@ -22,6 +25,9 @@ const SMALL: &str = "max_finished = 1000\n\
      [journal]\nsegment_size = \"64KiB\"\nsnapshot_after = \"1MiB\"\nreserve = \"64KiB\"\n";
 const SMALL_SEGMENT: u64 = 64 << 10;
 const SMALL_AFTER: u64 = 1 << 20;
+
+/// What one turn of the load commits at most: 1,000 tasks submitted in one request.
+const TURN: u64 = 1_000 * 300;
 
 /// Tasks submitted one by one in a round.
 const SINGLE: u64 = 2_000;
@@ -86,6 +92,18 @@ struct Sizes {
 }
 
 impl Sizes {
+    /// Sizes once no snapshot is being written: what is committed meanwhile depends on how fast the
+    /// load is, and the bound leaves it out.
+    fn at_rest(running: &Running) -> Fallible<Self> {
+        let snapshots = running.dir.join("data/snapshots");
+        while fs::read_dir(&snapshots)?.flatten().any(|entry| !is_finished(&entry)) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        // The engine takes note of a finished snapshot in the turn after it.
+        Http::connect(&running.socket)?.get("/v1/status")?;
+        Self::of(running)
+    }
+
     fn of(running: &Running) -> Fallible<Self> {
         let data = running.dir.join("data");
         let snapshots = lengths(&data.join("snapshots"))?;
@@ -95,11 +113,15 @@ impl Sizes {
         })
     }
 
-    /// The bound of `spec/journal.md` for frames of many records, without what is written while a
-    /// snapshot is.
+    /// The bound of `spec/journal.md` for frames of many records, at a time when no snapshot is
+    /// being written.
     fn bound(self) -> u64 {
-        2 * SMALL_AFTER.max(2 * self.snapshot) * 9 / 8 + 3 * SMALL_SEGMENT
+        (2 * SMALL_AFTER.max(2 * self.snapshot) + TURN) * 9 / 8 + 3 * SMALL_SEGMENT
     }
+}
+
+fn is_finished(entry: &DirEntry) -> bool {
+    entry.path().extension().is_some_and(|ending| ending != "tmp")
 }
 
 /// Lengths of the finished files in a directory; one that goes meanwhile counts no more.
@@ -107,8 +129,7 @@ fn lengths(dir: &Path) -> Fallible<Vec<u64>> {
     let mut lengths = Vec::new();
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let finished = entry.path().extension().is_some_and(|ending| ending != "tmp");
-        if let (true, Ok(facts)) = (finished, entry.metadata()) {
+        if let (true, Ok(facts)) = (is_finished(&entry), entry.metadata()) {
             lengths.push(facts.len());
         }
     }
@@ -128,7 +149,7 @@ fn bounded(plan: &Plan, tasks: u64) -> Fallible<()> {
         moved += client.act(Op::Cycle, number)?;
         if next <= moved {
             next += LOOK_EVERY;
-            last = Sizes::of(&running)?;
+            last = Sizes::at_rest(&running)?;
             most = most.max(last.journal);
             fullest = fullest.max(float(last.journal) / float(last.bound()));
         }

@@ -1,6 +1,6 @@
 //! `inspect --at`: one place of the journal, byte by byte.
 
-use super::failure::{DAMAGED, DONE, Failure};
+use super::failure::{DAMAGED, DONE, Failure, NOTHING};
 use super::place::Store;
 use super::verify::things;
 use midwatch::engine::codec;
@@ -101,13 +101,13 @@ fn show_bytes(
         (None, At::Byte { segment, byte }) => {
             let header = find.headers.iter().find(|(_, header)| header.number == segment);
             let (file, _) = header.ok_or_else(|| {
-                Failure::new(3, format!("there is no readable segment {segment}"))
+                Failure::new(NOTHING, format!("there is no readable segment {segment}"))
             })?;
             (file.clone(), byte - byte % SECTOR_BYTES as u64)
         }
         (None, At::Number(number)) => {
             return Err(Failure::new(
-                3,
+                NOTHING,
                 format!("no record {number}, and no frame over byte {number}"),
             )
             .with_help(format!("midwatch-journal inspect{} shows what there is", store.argument)));
@@ -127,7 +127,11 @@ fn show_bytes(
             writeln!(out, "  the file ends before it")?;
         }
     }
-    Ok(if bad.is_some() { DAMAGED } else { DONE })
+    Ok(match bad {
+        Some(_) => DAMAGED,
+        None if bytes.is_empty() => NOTHING,
+        None => DONE,
+    })
 }
 
 fn bytes_at(store: &Store, file: &str, offset: u64, count: usize) -> Result<Vec<u8>, Failure> {

@@ -1,6 +1,6 @@
 //! `dump`: the records as JSON, one a line.
 
-use super::failure::{DAMAGED, Failure, note};
+use super::failure::{DAMAGED, DONE, Failure, NOTHING, note};
 use super::place::Store;
 use midwatch::engine::check::{First, base, is_ignorable};
 use midwatch::engine::codec::{self, CodecError, Kept};
@@ -35,7 +35,7 @@ pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u
             scan(disk, &mut print)
         })
     });
-    let Print { failed, done, unreadable, .. } = print;
+    let Print { failed, done, unreadable, seen, lines, .. } = print;
     if let Some(error) = failed {
         return Err(error.into());
     }
@@ -49,7 +49,17 @@ pub(crate) fn run(store: &Store, range: Range, out: &mut impl Write) -> Result<u
         return Err(Failure::new(DAMAGED, format!("{unreadable} records have no readable body"))
             .with_help(format!("midwatch-journal verify{dir} names the first of them")));
     }
-    Ok(0)
+    match range {
+        Range { task: Some(task), from: None, to: None, .. } if lines == 0 => {
+            Err(Failure::new(NOTHING, format!("no record that is held speaks of task {task}"))
+                .with_help("it never was, or is ended and forgotten (see [retention])"))
+        }
+        Range { from: Some(from), .. } if seen < from => {
+            note(format!("the last record is {seen}; there is none from {from} on yet"));
+            Ok(DONE)
+        }
+        _ => Ok(DONE),
+    }
 }
 
 /// What stands for the records that are gone comes first.
@@ -79,6 +89,8 @@ pub(crate) struct Print<'w, W> {
     /// The last wanted record was printed.
     done: bool,
     unreadable: u64,
+    /// Lines printed.
+    lines: u64,
     /// The last record that went by.
     seen: u64,
     /// Going on after a file went away underneath: its records may have gone with it.
@@ -87,11 +99,21 @@ pub(crate) struct Print<'w, W> {
 
 impl<'w, W: Write> Print<'w, W> {
     pub(crate) fn new(out: &'w mut W, range: Range) -> Self {
-        Self { out, range, failed: None, done: false, unreadable: 0, seen: 0, resumed: false }
+        Self {
+            out,
+            range,
+            failed: None,
+            done: false,
+            unreadable: 0,
+            lines: 0,
+            seen: 0,
+            resumed: false,
+        }
     }
 
     /// Prints a line; an `Err` ends the scan, and its text is seen by nobody.
     fn line(&mut self, line: &str) -> Result<(), String> {
+        self.lines += 1;
         writeln!(self.out, "{line}").map_err(|error| {
             let text = error.to_string();
             self.failed = Some(error);
@@ -107,7 +129,7 @@ impl<'w, W: Write> Print<'w, W> {
         let wanted = match (&kept, self.range.task) {
             (_, None) => true,
             (Kept::Task(task), Some(wanted)) => task.id == wanted,
-            (Kept::Head(_) | Kept::Worker(_), Some(_)) => false,
+            (Kept::Head(_) | Kept::Worker(_) | Kept::Type(_), Some(_)) => false,
         };
         if wanted { self.line(&kept_line(self.range.form, seq, &kept)) } else { Ok(()) }
     }

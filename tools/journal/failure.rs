@@ -12,6 +12,9 @@ const FAILED: u8 = 1;
 /// Usage, or no store.
 const USAGE: u8 = 2;
 
+/// No such task.
+pub(crate) const NOTHING: u8 = 3;
+
 /// Why a command ended early.
 #[derive(Debug)]
 pub(crate) struct Failure {

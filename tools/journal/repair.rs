@@ -13,6 +13,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+/// What a disk answers where it can't be read.
+const EIO: i32 = rustix::io::Errno::IO.raw_os_error();
+
 /// Ids and spans shown on one line; JSON has them all.
 const SHOWN_MAX: usize = 12;
 
@@ -69,7 +72,8 @@ fn refusal(store: &Store, error: &JournalError) -> Failure {
             .with_help(format!("and run `midwatch-journal repair{}` again", store.argument));
     }
     match error {
-        JournalError::Io { .. } => failure
+        // EIO, and not, say, a directory of somebody else.
+        JournalError::Io { source, .. } if source.raw_os_error() == Some(EIO) => failure
             .with_help("Nothing was changed. A disk that can't be read is not repaired: copy what")
             .with_help("can be read to a good one (ddrescue) and repair the copy"),
         _ => failure,
@@ -122,7 +126,9 @@ fn repair(store: &Store, plan: &Plan, wanted: Wanted, out: &mut impl Write) -> R
         } else {
             let by = if plan.method == Method::Salvage { " --method salvage" } else { "" };
             let dir = &store.argument;
-            writeln!(out, "Nothing was changed. To do it: midwatch-journal repair{dir}{by}")?;
+            let short = free(store).is_some_and(|free| free < plan.needed);
+            let how = if short { "Make room, then" } else { "To do it" };
+            writeln!(out, "Nothing was changed. {how}: midwatch-journal repair{dir}{by}")?;
         }
         return Ok(DONE);
     }
@@ -145,18 +151,16 @@ fn print(store: &Store, plan: &Plan, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "a repair would")?;
     print_result(plan, out)?;
     print_losses(plan, out)?;
-    let free = store_free(store);
+    let free = free(store).map_or_else(String::new, |free| format!("; {} are free", bytes(free)));
     writeln!(out, "  move       every file of the old store to quarantine/; none is deleted")?;
     writeln!(out, "  need       {} of free space{free}", bytes(plan.needed))?;
     print_advice(store, plan, out)
 }
 
-fn store_free(store: &Store) -> String {
+/// Free space, as far as the file system tells; the repair itself asks again, and stops.
+fn free(store: &Store) -> Option<u64> {
     use midwatch::journal::disk::Disk as _;
-    match store.disk.free_space() {
-        Ok(free) => format!("; {} are free", bytes(free)),
-        Err(_) => String::new(), // the repair itself asks again, and stops
-    }
+    store.disk.free_space().ok()
 }
 
 fn print_result(plan: &Plan, out: &mut impl Write) -> io::Result<()> {

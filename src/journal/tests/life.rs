@@ -280,6 +280,20 @@ fn a_second_process_is_told_who_holds_the_directory() {
     DirLock::acquire(bench.path()).unwrap();
 }
 
+// spec: JRN-003
+#[test]
+fn a_lock_file_that_somebody_removed_lets_nobody_in() {
+    let bench = Bench::new();
+    let lock = DirLock::acquire(bench.path()).unwrap();
+    fs::remove_file(bench.path().join("midwatch.lock")).unwrap();
+    for take in [DirLock::probe, DirLock::acquire] {
+        let error = take(bench.path()).unwrap_err();
+        assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+    }
+    drop(lock);
+    DirLock::acquire(bench.path()).unwrap();
+}
+
 #[test]
 fn a_refused_record_names_its_place() {
     let bench = Bench::new();

@@ -4,6 +4,7 @@ use super::house::{BRISK, CALM, House, is_alive, kill, signal, until};
 use midwatch::kernel::status::{Outcome, Status};
 use rustix::process::Signal;
 use std::fs;
+use std::process::Command;
 
 // B25: daemon and task were killed, and the run stayed "running" for ever.
 #[test]
@@ -25,6 +26,33 @@ fn a_task_killed_together_with_its_daemon_runs_again_with_the_reason_on_record()
     assert_eq!(first.outcome, Some(Outcome::Lost));
     assert!(first.ended_at.is_some(), "its clock runs on: {first:?}");
     assert_eq!((history.task.retry_count, history.task.lost_count), (0, 1));
+    house.check_no_overlap();
+    drop(daemon);
+}
+
+// The bare-metal test met this: start times are shown as the reader's time namespace counts them,
+// and a process that seemed to be older than its leader was left alive beside the next attempt.
+#[test]
+fn what_a_daemon_of_another_boot_clock_left_is_found_and_killed() {
+    let namespace = ["unshare", "--user", "--map-root-user", "--time", "--boottime", "5000"];
+    let can = Command::new(namespace[0]).args(&namespace[1..]).args(["--fork", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: no time namespace may be made here");
+        return;
+    }
+    let script = "first || exit 0; sleep 600 & echo up >\"$DIR/up\"; wait";
+    let house = House::new(CALM, &[("long", script, "")]);
+    let inner = house.command(&["daemon", "--workers", "1", "--slots", "2"]);
+    let mut outer = Command::new(namespace[0]);
+    outer.args(&namespace[1..]).args(["--fork", "--kill-child", "--"]).arg(inner.get_program());
+    outer.args(inner.get_args());
+    let daemon = house.spawn("daemon", outer);
+    house.until_served();
+    let id = house.submit("long", "null");
+    house.until_file("up");
+    house.kill_all(daemon);
+    let daemon = house.daemon();
+    house.until_status(id, Status::Success);
     house.check_no_overlap();
     drop(daemon);
 }

@@ -1,12 +1,11 @@
 //! The limits of handlers as this host and this user can keep them.
 
-use super::failure::Failure;
 use crate::config::{Config, Limits};
 use crate::process::{self, Identity};
 
-/// What the worker needs of a handler's limits; refused with exit code 2 where a user or group
+/// What the worker needs of a handler's limits; refused where a user or group
 /// does not exist, or where only root could keep them.
-pub(super) fn of(handler: &str, limits: &Limits) -> Result<process::Limits, Failure> {
+pub fn limits_of(handler: &str, limits: &Limits) -> Result<process::Limits, String> {
     let own = rustix::process::geteuid().as_raw();
     let identity = identity(handler, limits, own)?;
     let Limits { user: _, group: _, umask, memory, cpu_time, open_files, processes, nice } = limits;
@@ -19,14 +18,13 @@ pub(super) fn of(handler: &str, limits: &Limits) -> Result<process::Limits, Fail
     };
     if let Some(key) = key.filter(|_| own != 0) {
         let said = format!("`handlers.{handler}.{key}` takes root, and this is user {own}");
-        let help = "start midwatch as root, or leave the key out";
-        return Err(Failure::new(2, said).with_help(help));
+        return Err(format!("{said}\n  start midwatch as root, or leave the key out"));
     }
     if let Some(wanted) = open_files.filter(|_| own != 0) {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         if let Some(most) = limit.maximum.filter(|most| *most < u64::from(wanted)) {
             let said = format!("`handlers.{handler}.open_files` is {wanted}, and this user may");
-            return Err(Failure::new(2, format!("{said} have {most} at most")));
+            return Err(format!("{said} have {most} at most"));
         }
     }
     Ok(process::Limits {
@@ -42,18 +40,18 @@ pub(super) fn of(handler: &str, limits: &Limits) -> Result<process::Limits, Fail
 }
 
 /// Whether this host and this user can keep the limits of all handlers.
-pub(super) fn check(config: &Config) -> Result<(), Failure> {
-    config.handlers.iter().try_for_each(|(name, handler)| of(name, &handler.limits).map(drop))
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    config.handlers.iter().try_for_each(|(name, handler)| limits_of(name, &handler.limits).map(drop))
 }
 
 /// Whether all users and groups exist, whoever asks.
-pub(super) fn check_names(config: &Config) -> Result<(), Failure> {
+pub fn check_names(config: &Config) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let mut handlers = config.handlers.iter();
     handlers.try_for_each(|(name, handler)| identity(name, &handler.limits, own).map(drop))
 }
 
-fn identity(handler: &str, limits: &Limits, own: u32) -> Result<Option<Identity>, Failure> {
+fn identity(handler: &str, limits: &Limits, own: u32) -> Result<Option<Identity>, String> {
     let group = limits.group.as_deref();
     let found = match (&limits.user, group) {
         (None, None) => return Ok(None),
@@ -61,6 +59,6 @@ fn identity(handler: &str, limits: &Limits, own: u32) -> Result<Option<Identity>
         (None, Some(_)) => process::identity_of(&own.to_string(), group),
     };
     let key = if limits.user.is_some() { "user" } else { "group" };
-    let refused = |why| Failure::new(2, format!("`handlers.{handler}.{key}`: {why}"));
+    let refused = |why: String| format!("`handlers.{handler}.{key}`: {why}");
     found.map(Some).map_err(refused)
 }
