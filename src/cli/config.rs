@@ -3,8 +3,8 @@
 use super::failure::{Failure, exit};
 use super::session::{Format, Session};
 use super::text::{cut, tame, width};
-use crate::server;
 use crate::config::{Config, Effective, Named, Origin, Place};
+use crate::server;
 use serde_json::json;
 use std::path::PathBuf;
 

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::logging;
 use super::session::Session;
 use crate::config::Config;
+use crate::server;
 use crate::supervisor::{self, SupervisorOptions, WorkerSpec};
 use std::ffi::OsString;
 

@@ -26,9 +26,23 @@ const MEMORY_BYTES_MIN: u64 = 4 << 20;
 const OPEN_FILES_MIN: u32 = 16;
 
 /// What means nothing to a handler that is no process of its own.
-const OF_COMMANDS: &[&str] =
-    &["command", "cwd", "env", "env_pass", "log_max", "fatal_exit_codes", "retryable_exit_codes", "user", "group",
-      "umask", "memory", "cpu_time", "open_files", "processes", "nice"];
+const OF_COMMANDS: &[&str] = &[
+    "command",
+    "cwd",
+    "env",
+    "env_pass",
+    "log_max",
+    "fatal_exit_codes",
+    "retryable_exit_codes",
+    "user",
+    "group",
+    "umask",
+    "memory",
+    "cpu_time",
+    "open_files",
+    "processes",
+    "nice",
+];
 
 const DAY: Millis = Millis(86_400_000);
 

@@ -41,7 +41,10 @@ pub fn limits_of(handler: &str, limits: &Limits) -> Result<process::Limits, Stri
 
 /// Whether this host and this user can keep the limits of all handlers.
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    config.handlers.iter().try_for_each(|(name, handler)| limits_of(name, &handler.limits).map(drop))
+    config
+        .handlers
+        .iter()
+        .try_for_each(|(name, handler)| limits_of(name, &handler.limits).map(drop))
 }
 
 /// Whether all users and groups exist, whoever asks.
