@@ -106,7 +106,7 @@ MAPS = {
     "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden rate:rate",
     "heard": "worker holds:*held", "checkpointed": "task fence data:json",
     "ended": "task fence outcome:outcome to:status reason:reason wait exit_code signal "
-             "result:json error",
+             "result:json error usage:usage",
     "moved": "task to:status reason:reason wait", "stop_requested": "task stop:stop max_retry",
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
@@ -133,7 +133,8 @@ MAPS = {
     "transition": "seq at:wall from:status to:status reason:reason by:actor wait note",
     "attempt": "number fence worker worker_name leased:wall waited started:wall end:attempt-end "
                "secret:hidden",
-    "attempt-end": "outcome:outcome at:wall status:status exit_code signal error",
+    "attempt-end": "outcome:outcome at:wall status:status exit_code signal error usage:usage",
+    "usage": "peak_memory cpu_ms",
     "checkpoint": "data:json at:wall seq", "lease": "fence worker ends secret:hidden "
                                                     "process:process"}
 

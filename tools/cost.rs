@@ -79,6 +79,7 @@ fn measured(
             signal: None,
             result: None,
             error: None,
+            usage: None,
         };
         let lease = Command::Lease { worker, secrets: vec![SECRET] };
         let answers = bench.ask(vec![Command::End { proof, report }, lease])?;

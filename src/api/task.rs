@@ -2,7 +2,7 @@
 
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
 use crate::kernel::status::{Outcome, Reason, Status, Stop};
-use crate::kernel::task::Progress;
+use crate::kernel::task::{Progress, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -130,6 +130,9 @@ pub struct TaskView {
     pub stop_requested: Option<Stop>,
     /// The last progress its handler told.
     pub progress: Option<Progress>,
+    /// What the last attempt that ended used.
+    #[serde(default)]
+    pub usage: Option<Usage>,
 }
 
 /// `GET /v1/tasks`: a page of tasks, newest first.
@@ -221,6 +224,9 @@ pub struct AttemptView {
     pub signal: Option<i32>,
     /// Its error.
     pub error: Option<String>,
+    /// What its processes used.
+    #[serde(default)]
+    pub usage: Option<Usage>,
     /// Path of its log below the data directory.
     pub log: String,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::kernel::ids::ProcessId;
-pub use crate::kernel::task::Progress;
+pub use crate::kernel::task::{Progress, Usage};
 
 /// `POST /v1/workers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -238,6 +238,9 @@ pub struct End {
     /// The error in words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+    /// What its processes used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// Answer to a finish: one entry an end, in order, and the new leases.

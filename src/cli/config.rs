@@ -4,6 +4,7 @@ use super::failure::{Failure, exit};
 use super::session::{Format, Session};
 use super::text::{cut, tame, width};
 use crate::config::{Config, Effective, Named, Origin, Place};
+use crate::server;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -35,6 +36,7 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
         named.config = Some(Place { path: path.clone(), origin: Origin::Flag("FILE") });
     }
     let config = Config::load(&named, &session.environment.surroundings)?;
+    server::check_names(&config).map_err(|why| Failure::new(2, why))?;
     let names: Vec<_> = config.handlers.keys().collect();
     match session.format {
         Format::Json | Format::Ndjson => {
@@ -100,6 +102,7 @@ mod tests {
             worker.heartbeat = "30s"                    # default
             worker.suspect_after = "1m30s"              # default
             worker.offline_after = "5m"                 # default
+            # worker.memory_max is not set              # default
             retry.max_retry = 5                         # default
             retry.base = "30s"                          # default
             retry.cap = "1h"                            # default

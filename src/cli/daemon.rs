@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::logging;
 use super::session::Session;
 use crate::config::Config;
+use crate::server;
 use crate::supervisor::{self, SupervisorOptions, WorkerSpec};
 use std::ffi::OsString;
 
@@ -24,6 +25,8 @@ pub(crate) struct Args {
 /// Runs it until it is told to stop.
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = session.source((args.workers, args.slots)).read()?;
+    // Workers would refuse them one after another, for ever.
+    server::check(&config).map_err(|why| Failure::new(2, why))?;
     logging::begin(&config, session)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's file: {error}")))?;

@@ -81,9 +81,12 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
         Column::right("waited").rank(2),
         Column::left("end"),
         Column::right("exit"),
+        Column::right("memory").rank(0),
+        Column::right("cpu").rank(0),
         Column::left("worker").rank(1),
         Column::left("log"),
     ]);
+    let none = || "–".to_owned();
     for attempt in attempts {
         let started = attempt.started_at.as_ref().unwrap_or(&attempt.leased_at);
         let end = attempt.outcome.map_or("running", |outcome| outcome.word());
@@ -94,6 +97,8 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
             units::span(attempt.wait_ms).into(),
             Cell::new(end, Ink::Plain),
             exit(attempt).into(),
+            attempt.usage.map_or_else(none, |used| units::bytes(used.peak_memory)).into(),
+            attempt.usage.map_or_else(none, |used| units::span(used.cpu_ms)).into(),
             attempt.executor_id.to_string().into(),
             attempt.log.as_str().into(),
         ]);
@@ -179,10 +184,10 @@ mod tests {
               2026-03-15
               00:19:02.118  RUNNING  → RETRYING  retryable_error  HTTP 502; next in 1 min 12 s (worker 18)
 
-              attempt  started              ran     waited  end            exit  worker  log
-                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9  17      logs/88213/1.log
-                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  18      logs/88213/2.log
-                    3  02:39:00.000           –  1 min 5 s  running           –  18      logs/88213/3.log
+              attempt  started              ran     waited  end            exit  memory        cpu  worker  log
+                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9       –          –  17      logs/88213/1.log
+                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  42 MiB  1 min 1 s  18      logs/88213/2.log
+                    3  02:39:00.000           –  1 min 5 s  running           –       –          –  18      logs/88213/3.log
               midwatch log 88213 --attempt N
         "#]].assert_eq(&render(&samples::history(), &samples::view(Some(120))));
     }

@@ -60,6 +60,7 @@ pub(crate) fn task(id: u64, status: Status) -> TaskView {
         after: None,
         stop_requested: None,
         progress: None,
+        usage: None,
     }
 }
 
@@ -120,7 +121,8 @@ const ATTEMPTS: &str = r#"[
  "outcome":"lost","exit_code":null,"signal":9,"error":null,"log":"logs/88213/1.log"},
 {"attempt":2,"fence":14,"executor_id":18,"leased_at":"2026-03-14T02:14:41.735Z",
  "started_at":"2026-03-14T02:14:41.800Z","ended_at":"2026-03-14T02:19:02.118Z","wait_ms":4,
- "outcome":"retryable","exit_code":75,"signal":null,"error":"HTTP 502","log":"logs/88213/2.log"},
+ "outcome":"retryable","exit_code":75,"signal":null,"error":"HTTP 502",
+ "usage":{"peak_memory":44040192,"cpu_ms":61200},"log":"logs/88213/2.log"},
 {"attempt":3,"fence":15,"executor_id":18,"leased_at":"2026-03-14T02:39:00Z","started_at":null,
  "ended_at":null,"wait_ms":65000,"outcome":null,"exit_code":null,"signal":null,"error":null,
  "log":"logs/88213/3.log"}]"#;

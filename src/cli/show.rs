@@ -8,9 +8,10 @@ use super::paint::{Ink, status_ink};
 use super::session::{Format, Session, View};
 use super::task_words::{progress, times, tries};
 use super::text::{cut, tame};
-use crate::api::{History, TaskView};
+use crate::api::{History, TaskView, Usage};
 use crate::kernel::ids::TaskId;
 use crate::kernel::status::Status;
+use crate::units;
 use serde_json::value::RawValue;
 
 /// Which task.
@@ -69,6 +70,7 @@ pub(crate) fn render(task: &TaskView, view: &View) -> String {
     let ids =
         |ids: &Vec<TaskId>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     line("after", task.after.as_ref().map(ids));
+    line("used", task.usage.map(used));
     line("executor", executor(task, view));
     line("created", Some(view.absolute(&task.created_at)));
     line("updated", Some(view.absolute(&task.updated_at)));
@@ -119,6 +121,12 @@ fn executor(task: &TaskView, view: &View) -> Option<String> {
         Some(ends) => format!("worker {executor}, lease ends {ends} unless renewed"),
         None => format!("worker {executor}"),
     })
+}
+
+/// What the last attempt that ended used.
+fn used(usage: Usage) -> String {
+    let (memory, cpu) = (units::bytes(usage.peak_memory), units::span(usage.cpu_ms));
+    format!("{memory} of memory at most, {cpu} of processor time")
 }
 
 /// What a person may want next.

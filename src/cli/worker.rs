@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::logging;
 use super::session::Session;
 use crate::config::{Config, Handler, Running};
+use crate::process::Limits;
 use crate::server;
 use crate::worker::{self, HandlerSpec, Reload, WorkerOptions};
 use std::collections::BTreeMap;
@@ -26,6 +27,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let source = session.source((None, args.slots));
     let config = source.read()?;
+    server::check(&config).map_err(|why| Failure::new(2, why))?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
     let options = WorkerOptions {
@@ -33,6 +35,7 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
         socket: config.socket.clone(),
         name: args.name.clone(),
         slots: config.worker.slots,
+        memory_max: config.worker.memory_max,
         handlers: handlers(&config),
         reload: Some(Reload {
             running: Running::new(source, config.clone()),
@@ -47,15 +50,20 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     worker::run(options).map(|()| 0).map_err(|error| Failure::new(error.exit(), error.to_string()))
 }
 
-/// The handlers of a config, as the worker needs them.
+/// The handlers of a config that was checked, as the worker needs them.
 fn handlers(config: &Config) -> BTreeMap<String, HandlerSpec> {
     // The others are run by whoever brings their code.
     let commands = config.handlers.iter().filter(|(_, handler)| !handler.embedded);
-    commands.map(|(name, handler)| (name.clone(), spec(handler.clone()))).collect()
+    let specs = commands.filter_map(|(name, handler)| {
+        // A user that has gone since the check leaves its handler without a worker.
+        let limits = server::limits_of(name, &handler.limits).ok()?;
+        Some((name.clone(), spec(handler, limits)))
+    });
+    specs.collect()
 }
 
-/// What the worker needs of a handler's config; limits of time and retries travel with the leases.
-fn spec(handler: Handler) -> HandlerSpec {
+/// Limits of time and retries travel with the leases.
+fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
     let Handler {
         command,
         embedded: _,
@@ -69,18 +77,20 @@ fn spec(handler: Handler) -> HandlerSpec {
         retry: _,
         fatal_exit_codes,
         retryable_exit_codes,
+        limits: _,
         // The engine sees to these.
         max_running: _,
         rate: _,
     } = handler;
-    let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
+    let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {
-        command,
-        cwd,
-        env,
-        env_pass,
-        log_max,
+        command: command.clone(),
+        cwd: cwd.clone(),
+        env: env.clone(),
+        env_pass: env_pass.clone(),
+        log_max: *log_max,
         fatal_exit_codes: statuses(fatal_exit_codes),
         retryable_exit_codes: statuses(retryable_exit_codes),
+        limits,
     }
 }

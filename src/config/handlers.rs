@@ -6,7 +6,7 @@ use super::read::{
     Reader, Table, absolute_path, any_text, boolean, duration, integer, list, size, text,
 };
 use super::sections::read_retry;
-use super::{Handler, Retry};
+use super::{Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
 use crate::kernel::task_type::Rate;
 use crate::limits::MAX_RUNNING_MAX;
@@ -19,9 +19,30 @@ const NAME_LETTERS_MAX: usize = 64;
 /// The type of ad-hoc commands; no handler may take its name.
 const RESERVED: &str = "exec";
 
+/// Smallest bound of memory; next to no program starts with less.
+const MEMORY_BYTES_MIN: u64 = 4 << 20;
+
+/// Fewest descriptors: the four that a handler has, and what it takes to load a program.
+const OPEN_FILES_MIN: u32 = 16;
+
 /// What means nothing to a handler that is no process of its own.
-const OF_COMMANDS: &[&str] =
-    &["command", "cwd", "env", "env_pass", "log_max", "fatal_exit_codes", "retryable_exit_codes"];
+const OF_COMMANDS: &[&str] = &[
+    "command",
+    "cwd",
+    "env",
+    "env_pass",
+    "log_max",
+    "fatal_exit_codes",
+    "retryable_exit_codes",
+    "user",
+    "group",
+    "umask",
+    "memory",
+    "cpu_time",
+    "open_files",
+    "processes",
+    "nice",
+];
 
 const DAY: Millis = Millis(86_400_000);
 
@@ -95,6 +116,7 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    read_limits(reader, table, &mut handler.limits);
     let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
     reader.set(table, "max_running", &mut handler.max_running, max_running);
     reader.set(table, "rate", &mut handler.rate, |value| rate(value).map(Some));
@@ -108,6 +130,39 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
 /// How often a type may be dispatched: `10/m`.
 fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
     text(value)?.parse().map_err(|error| format!(": {error}"))
+}
+
+fn read_limits<'t>(reader: &mut Reader<'t>, table: &Table<'t>, limits: &mut Limits) {
+    let name = |value: &DeValue<'_>| text(value).map(Some);
+    reader.set(table, "user", &mut limits.user, name);
+    reader.set(table, "group", &mut limits.group, name);
+    reader.set(table, "umask", &mut limits.umask, |value| umask(value).map(Some));
+    let memory = |value: &DeValue<'_>| size(MEMORY_BYTES_MIN..=1 << 50)(value).map(Some);
+    reader.set(table, "memory", &mut limits.memory, memory);
+    let time = |value: &DeValue<'_>| duration(Millis::secs(1)..=DAY.times(3650))(value).map(Some);
+    reader.set(table, "cpu_time", &mut limits.cpu_time, time);
+    let files = |value: &DeValue<'_>| integer(OPEN_FILES_MIN..=1 << 30)(value).map(Some);
+    reader.set(table, "open_files", &mut limits.open_files, files);
+    let processes = |value: &DeValue<'_>| integer(1..=1 << 22)(value).map(Some);
+    reader.set(table, "processes", &mut limits.processes, processes);
+    reader.set(table, "nice", &mut limits.nice, |value| nice(value).map(Some));
+}
+
+/// Three or four octal digits, as `umask` prints them.
+fn umask(value: &DeValue<'_>) -> Result<u32, String> {
+    let bad = || " must be octal digits such as \"027\"".to_owned();
+    let typed = value.as_str().ok_or_else(bad)?;
+    let is_octal =
+        matches!(typed.len(), 3 | 4) && typed.bytes().all(|b| (b'0'..=b'7').contains(&b));
+    let mask = u32::from_str_radix(typed, 8).ok().filter(|mask| is_octal && *mask <= 0o777);
+    mask.ok_or_else(bad)
+}
+
+fn nice(value: &DeValue<'_>) -> Result<i32, String> {
+    let number = value.as_integer().filter(|integer| integer.radix() == 10);
+    let number = number.and_then(|integer| integer.as_str().parse().ok());
+    let number = number.filter(|number| (-20..=19).contains(number));
+    number.ok_or_else(|| " must be a whole number from -20 to 19".to_owned())
 }
 
 fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {

@@ -108,6 +108,8 @@ pub struct Worker {
     pub suspect_after: Millis,
     /// Silence after which a worker is given up.
     pub offline_after: Millis,
+    /// Bytes of memory beyond which a worker finishes what it runs and is replaced.
+    pub memory_max: Option<u64>,
 }
 
 /// `[retry]`, and the `retry` of a handler.
@@ -216,6 +218,30 @@ pub struct Handler {
     pub fatal_exit_codes: Vec<u8>,
     /// Exit statuses that another run may mend; all others but 0 are so too.
     pub retryable_exit_codes: Vec<u8>,
+    /// What it may use, and as whom it runs.
+    pub limits: Limits,
+}
+
+/// The keys of a handler that bound what it may use, and those that say as whom it runs. What is
+/// absent is as the worker has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// The user, by name or number; only root can set it.
+    pub user: Option<String>,
+    /// The group, by name or number; absent means the user's own.
+    pub group: Option<String>,
+    /// Mode bits that new files do not get.
+    pub umask: Option<u32>,
+    /// Bytes of memory.
+    pub memory: Option<u64>,
+    /// Time on a processor.
+    pub cpu_time: Option<Millis>,
+    /// Descriptors that each of its processes may have open.
+    pub open_files: Option<u32>,
+    /// Processes and threads.
+    pub processes: Option<u32>,
+    /// Priority on the processor, from -20 to 19.
+    pub nice: Option<i32>,
 }
 
 impl Default for Journal {
@@ -238,6 +264,7 @@ impl Default for Worker {
             heartbeat: Millis::secs(30),
             suspect_after: Millis::secs(90),
             offline_after: Millis::secs(300),
+            memory_max: None,
         }
     }
 }
@@ -292,6 +319,7 @@ impl Handler {
             rate: None,
             fatal_exit_codes: vec![64, 65, 77, 78],
             retryable_exit_codes: Vec::new(),
+            limits: Limits::default(),
         }
     }
 }

@@ -43,6 +43,9 @@ pub(crate) const SEGMENT_BYTES_MIN: u64 = 64 << 10;
 /// Largest segment, as the journal has it; recovery and compaction go segment by segment.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 
+/// Smallest bound of a worker's memory: several times what one takes that does nothing.
+const WORKER_BYTES_MIN: u64 = 32 << 20;
+
 /// Smallest budget of logs; less would keep next to nothing.
 const LOGS_BYTES_MIN: u64 = 64 << 10;
 
@@ -134,6 +137,8 @@ fn read_worker<'t>(reader: &mut Reader<'t>, top: &Table<'t>, worker: &mut Worker
     reader.set(&table, "processes", &mut worker.processes, integer(0..=PROCESSES_MAX));
     reader.set(&table, "slots", &mut worker.slots, integer(1..=SLOTS_MAX));
     reader.set(&table, "heartbeat", &mut worker.heartbeat, duration(Millis(100)..=HOUR));
+    let most = |value: &DeValue<'_>| size(WORKER_BYTES_MIN..=1 << 50)(value).map(Some);
+    reader.set(&table, "memory_max", &mut worker.memory_max, most);
     let silence = || duration(Millis(200)..=HOUR.times(24));
     reader.set(&table, "suspect_after", &mut worker.suspect_after, silence());
     reader.set(&table, "offline_after", &mut worker.offline_after, silence());

@@ -1,6 +1,6 @@
 //! The values in force, each with where it came from.
 
-use super::{Config, Handler, Retry};
+use super::{Config, Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
 use crate::units;
 use serde::Serialize;
@@ -75,6 +75,7 @@ impl Config {
         values.put("worker.heartbeat", duration(self.worker.heartbeat));
         values.put("worker.suspect_after", duration(self.worker.suspect_after));
         values.put("worker.offline_after", duration(self.worker.offline_after));
+        values.put("worker.memory_max", self.worker.memory_max.map(size));
         values.retry("retry", &self.retry);
         values.put("retention.finished", duration(self.retention.finished));
         values.put("retention.max_finished", number(self.retention.max_finished));
@@ -125,6 +126,23 @@ impl Values<'_> {
         }
     }
 
+    fn limits(&mut self, path: &str, limits: &Limits) {
+        let Limits { user, group, umask, memory, cpu_time, open_files, processes, nice } = limits;
+        let values = [
+            ("user", user.as_ref().map(text)),
+            ("group", group.as_ref().map(text)),
+            ("umask", umask.map(|mask| text(format!("{mask:03o}")))),
+            ("memory", memory.map(size)),
+            ("cpu_time", cpu_time.map(duration)),
+            ("open_files", open_files.map(number)),
+            ("processes", processes.map(number)),
+            ("nice", nice.map(|nice| Value::Integer(i64::from(nice)))),
+        ];
+        for (key, value) in values {
+            self.put(&format!("{path}.{key}"), value);
+        }
+    }
+
     fn handler(&mut self, path: &str, handler: &Handler) {
         let Handler {
             command,
@@ -141,6 +159,7 @@ impl Values<'_> {
             rate,
             fatal_exit_codes,
             retryable_exit_codes,
+            limits,
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
         self.put(&format!("{path}.command"), list(command, |part| text(part)));
@@ -164,6 +183,7 @@ impl Values<'_> {
         self.put(&format!("{path}.rate"), rate.map(|rate| text(rate.to_string())));
         self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
+        self.limits(path, limits);
     }
 }
 

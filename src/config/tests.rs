@@ -66,18 +66,41 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
         "[schedules.nightly]\ntype = 'x'\ncron = '0 3 * * *'\n[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nmemory = '256MiB'\n[inbox]\n[log]\ndir = '/x'\n",
+         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[inbox]\n[log]\ndir = '/x'\n",
         &expect![[r#"
             error: `schedules` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
             error: `listen` in http is not supported by this version (midwatch.toml, line 5)
               remove it: nothing would act on it
-            error: `memory` in handlers.a is not supported by this version (midwatch.toml, line 8)
+            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 8)
               remove it: nothing would act on it
             error: `inbox` is not supported by this version (midwatch.toml, line 9)
               remove it: nothing would act on it
             error: `dir` in log is not supported by this version (midwatch.toml, line 11)
               remove it: nothing would act on it
+        "#]],
+    );
+}
+
+#[test]
+fn limits_out_of_range_are_named_with_their_lines() {
+    check_faults(
+        "[worker]\nmemory_max = '1MiB'\n[handlers.a]\ncommand = ['/bin/true']\nuser = ''\n\
+         group = 7\numask = '0o27'\nmemory = '1MiB'\ncpu_time = '20ms'\nopen_files = 3\n\
+         processes = 0\nnice = 20\n[handlers.b]\ncommand = ['/bin/true']\numask = 27\n\
+         nice = 'low'\n",
+        &expect![[r#"
+            error: `worker.memory_max` must be from 32MiB to 1024TiB, not 1MiB (midwatch.toml, line 2)
+            error: `handlers.a.user` must not be empty (midwatch.toml, line 5)
+            error: `handlers.a.group` must be text, not a number (midwatch.toml, line 6)
+            error: `handlers.a.umask` must be octal digits such as "027" (midwatch.toml, line 7)
+            error: `handlers.a.memory` must be from 4MiB to 1024TiB, not 1MiB (midwatch.toml, line 8)
+            error: `handlers.a.cpu_time` must be from 1s to 3650d, not 20ms (midwatch.toml, line 9)
+            error: `handlers.a.open_files` must be from 16 to 1073741824, not 3 (midwatch.toml, line 10)
+            error: `handlers.a.processes` must be from 1 to 4194304, not 0 (midwatch.toml, line 11)
+            error: `handlers.a.nice` must be a whole number from -20 to 19 (midwatch.toml, line 12)
+            error: `handlers.b.umask` must be octal digits such as "027" (midwatch.toml, line 15)
+            error: `handlers.b.nice` must be a whole number from -20 to 19 (midwatch.toml, line 16)
         "#]],
     );
 }
@@ -244,6 +267,7 @@ slots = 4
 heartbeat = "1s"
 suspect_after = "3s"
 offline_after = "10s"
+memory_max = "256MiB"
 [retry]
 max_retry = 7
 intervals = ["30s", "1m", "5m"]
@@ -265,6 +289,14 @@ kill_grace = "2s"
 log_max = "1MiB"
 retry = { max_retry = 3, base = "10s" }
 retryable_exit_codes = [64]
+user = "ada"
+group = "ops"
+umask = "0027"
+memory = "256MiB"
+cpu_time = "5m"
+open_files = 256
+processes = 32
+nice = -5
 [handlers."report.daily"]
 command = ["report"]
 max_running = 2
@@ -289,6 +321,7 @@ fn shown(config: &Config, dir: &Path) -> String {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "there are many keys")]
 fn every_key_of_a_full_file_arrives() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("full.toml");
@@ -309,57 +342,68 @@ fn every_key_of_a_full_file_arrives() {
         worker.heartbeat = "1s"  # DIR/full.toml:13
         worker.suspect_after = "3s"  # DIR/full.toml:14
         worker.offline_after = "10s"  # DIR/full.toml:15
-        retry.max_retry = 7  # DIR/full.toml:17
+        worker.memory_max = "256MiB"  # DIR/full.toml:16
+        retry.max_retry = 7  # DIR/full.toml:18
         retry.base = "30s"  # default
         retry.cap = "1h"  # default
-        retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
-        retry.max_lost = 2  # DIR/full.toml:19
-        retention.finished = "2d"  # DIR/full.toml:42
-        retention.max_finished = 50  # DIR/full.toml:43
-        retention.keys = "3h"  # DIR/full.toml:44
-        retention.logs = "2MiB"  # DIR/full.toml:45
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:46
-        retention.max_state = "16MiB"  # DIR/full.toml:47
-        log.level = "debug"  # DIR/full.toml:21
-        log.format = "json"  # DIR/full.toml:22
-        http.socket_group = "midwatch"  # DIR/full.toml:24
-        http.operate_group = "ops"  # DIR/full.toml:25
-        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:27
-        handlers.fetch_data.embedded = false  # default
-        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:28
-        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:29
-        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:29
-        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:30
-        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:31
-        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:32
-        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:33
-        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:34
-        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:35
-        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:35
+        retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
+        retry.max_lost = 2  # DIR/full.toml:20
+        retention.finished = "2d"  # DIR/full.toml:49
+        retention.max_finished = 50  # DIR/full.toml:50
+        retention.keys = "3h"  # DIR/full.toml:51
+        retention.logs = "2MiB"  # DIR/full.toml:52
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:53
+        retention.max_state = "16MiB"  # DIR/full.toml:54
+        log.level = "debug"  # DIR/full.toml:22
+        log.format = "json"  # DIR/full.toml:23
+        http.socket_group = "midwatch"  # DIR/full.toml:25
+        http.operate_group = "ops"  # DIR/full.toml:26
+        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:28
+        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:29
+        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:30
+        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:30
+        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:31
+        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:32
+        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:33
+        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:34
+        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:35
+        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:36
+        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:36
         handlers.fetch_data.retry.cap = "1h"  # default
         handlers.fetch_data.retry.intervals =   # default
-        handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:19
-        handlers.fetch_data.max_running =   # default
-        handlers.fetch_data.rate =   # default
+        handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:20
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
-        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:36
-        handlers."report.daily".command = ["report"]  # DIR/full.toml:38
-        handlers."report.daily".embedded = false  # default
+        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:37
+        handlers.fetch_data.user = "ada"  # DIR/full.toml:38
+        handlers.fetch_data.group = "ops"  # DIR/full.toml:39
+        handlers.fetch_data.umask = "027"  # DIR/full.toml:40
+        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:41
+        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:42
+        handlers.fetch_data.open_files = 256  # DIR/full.toml:43
+        handlers.fetch_data.processes = 32  # DIR/full.toml:44
+        handlers.fetch_data.nice = -5  # DIR/full.toml:45
+        handlers."report.daily".command = ["report"]  # DIR/full.toml:47
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
         handlers."report.daily".timeout =   # default
         handlers."report.daily".cancel_grace = "30s"  # default
         handlers."report.daily".kill_grace = "10s"  # default
         handlers."report.daily".log_max = "10MiB"  # default
-        handlers."report.daily".retry.max_retry = 7  # DIR/full.toml:17
+        handlers."report.daily".retry.max_retry = 7  # DIR/full.toml:18
         handlers."report.daily".retry.base = "30s"  # default
         handlers."report.daily".retry.cap = "1h"  # default
-        handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:18
-        handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:19
-        handlers."report.daily".max_running = 2  # DIR/full.toml:39
-        handlers."report.daily".rate = "10/m"  # DIR/full.toml:40
+        handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
+        handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:20
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
+        handlers."report.daily".user =   # default
+        handlers."report.daily".group =   # default
+        handlers."report.daily".umask =   # default
+        handlers."report.daily".memory =   # default
+        handlers."report.daily".cpu_time =   # default
+        handlers."report.daily".open_files =   # default
+        handlers."report.daily".processes =   # default
+        handlers."report.daily".nice =   # default
     "#]].assert_eq(&shown(&config, dir.path()));
 }
 

@@ -19,7 +19,7 @@ use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
 use crate::kernel::task::{
     Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task, TaskSpec,
-    Transition, Transitions,
+    Transition, Transitions, Usage,
 };
 use crate::kernel::task_type::{Order, Rate, TaskType};
 use crate::kernel::text::Text;
@@ -174,7 +174,8 @@ fn held_object(held: &Held) -> Object {
 }
 
 fn ended_fields(line: Object, ended: &Ended) -> Object {
-    let Ended { task, fence, outcome, to, reason, wait, exit_code, signal, result, error } = ended;
+    let Ended { task, fence, outcome, to, reason, wait, exit_code, signal, result, error, usage } =
+        ended;
     line.put("task", task.0)
         .put("fence", fence.0)
         .put("outcome", outcome.word())
@@ -185,6 +186,12 @@ fn ended_fields(line: Object, ended: &Ended) -> Object {
         .maybe("signal", *signal)
         .maybe_json("result", result.as_deref())
         .maybe("error", error.as_deref())
+        .maybe_object("usage", usage.as_ref().map(usage_object))
+}
+
+fn usage_object(usage: &Usage) -> Object {
+    let Usage { peak_memory, cpu_ms } = usage;
+    Object::default().put("peak_memory", *peak_memory).put("cpu_ms", cpu_ms.0)
 }
 
 fn registration_object(registration: &Registration) -> Object {
@@ -386,7 +393,7 @@ fn attempt_object(form: Form, attempt: &Attempt) -> Object {
 }
 
 fn end_object(end: &AttemptEnd) -> Object {
-    let AttemptEnd { outcome, at, status, exit_code, signal, error } = end;
+    let AttemptEnd { outcome, at, status, exit_code, signal, error, usage } = end;
     Object::default()
         .put("outcome", outcome.word())
         .instant("at", *at)
@@ -394,6 +401,7 @@ fn end_object(end: &AttemptEnd) -> Object {
         .maybe("exit_code", *exit_code)
         .maybe("signal", *signal)
         .maybe("error", error.as_deref())
+        .maybe_object("usage", usage.as_ref().map(usage_object))
 }
 
 /// A JSON object that is written field by field, in the order of the calls.

@@ -325,6 +325,7 @@ fn ended(state: &mut State, stamp: &Stamp, event: &Ended) -> Applied {
                 exit_code: event.exit_code,
                 signal: event.signal,
                 error: event.error.clone(),
+                usage: event.usage,
             },
         );
         if event.to == Status::Retrying {
@@ -368,6 +369,7 @@ fn moved(state: &mut State, stamp: &Stamp, event: &Moved) -> Applied {
                         exit_code: None,
                         signal: None,
                         error: None,
+                        usage: None,
                     },
                 );
             }

@@ -7,7 +7,7 @@ use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec};
+use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::task_type::Rate;
 use super::text::Text;
 use minicbor::{Decode, Encode};
@@ -214,6 +214,9 @@ pub struct Ended {
     /// The error.
     #[n(9)]
     pub error: Option<Text>,
+    /// What its processes used.
+    #[n(10)]
+    pub usage: Option<Usage>,
 }
 
 /// A task changed its status otherwise than by a lease or the end of an attempt.

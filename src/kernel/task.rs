@@ -83,6 +83,18 @@ pub struct Progress {
     pub note: Option<String>,
 }
 
+/// What the processes of an attempt used, as far as its worker could tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode, Serialize, Deserialize)]
+#[cbor(map)]
+pub struct Usage {
+    /// The most memory at once, in bytes.
+    #[n(0)]
+    pub peak_memory: u64,
+    /// Time on a processor.
+    #[n(1)]
+    pub cpu_ms: Millis,
+}
+
 /// Hash of a lease's secret; the secret itself is known to the worker alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
@@ -291,6 +303,9 @@ pub struct AttemptEnd {
     /// The error.
     #[n(5)]
     pub error: Option<Text>,
+    /// What its processes used.
+    #[n(6)]
+    pub usage: Option<Usage>,
 }
 
 /// One line of a task's life.
@@ -488,6 +503,12 @@ impl Task {
         let lines = self.life.iter().flat_map(|life| life.transitions.iter().rev());
         let mut moves = lines.filter(|line| line.reason.is_some());
         moves.next().map_or(self.created, |line| line.at)
+    }
+
+    /// What the last attempt that ended used, where that is known.
+    pub fn usage(&self) -> Option<Usage> {
+        let mut attempts = self.life.iter().flat_map(|life| life.attempts.iter().rev());
+        attempts.find_map(|attempt| attempt.end.as_ref())?.usage
     }
 
     /// Idempotency key.

@@ -156,6 +156,7 @@ impl World {
             signal: None,
             result: None,
             error: None,
+            usage: None,
         };
         self.tell(&Command::End { proof, report });
     }
@@ -661,6 +662,7 @@ fn a_task_that_is_tried_for_ever_does_not_grow() {
             signal: None,
             result: None,
             error: Some("e".repeat(4096).into()),
+            usage: None,
         };
         w.tell(&Command::End { proof: w.proof(1), report });
         let task = w.state.task(TaskId(1)).unwrap();

@@ -7,11 +7,12 @@
 //! The content appears together with the name: it is written beside it and linked. Nothing is
 //! synced, since a power cut ends every process the names are about.
 
+use super::group;
 use crate::api::ProcessId;
 use crate::kernel::ids::Fence;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -32,6 +33,8 @@ pub enum Held {
         process: ProcessId,
         /// The autogroup of that session, where the kernel has them.
         autogroup: Option<u64>,
+        /// The control group that it entered before, where there is one.
+        group: Option<PathBuf>,
     },
     /// A thread of a worker, which nobody can kill but with the worker.
     Thread {
@@ -42,9 +45,24 @@ pub enum Held {
     Unreadable,
 }
 
-/// The directory for temporary files of an attempt.
+/// The directory for temporary files of an attempt that runs as the worker's own user.
 pub fn tmp_dir(run_dir: &Path, fence: Fence) -> PathBuf {
     run_dir.join(format!("{fence}.tmp"))
+}
+
+/// The same for one that runs as another user, who may not enter the data directory: it lies in a
+/// directory beside that, `<data directory>.tmp`, through which everybody may pass and in which
+/// only the daemon's user can make or see anything.
+pub fn foreign_tmp_dir(run_dir: &Path, fence: Fence) -> PathBuf {
+    foreign_dir(run_dir).join(fence.to_string())
+}
+
+/// Where the directories of attempts of other users are.
+pub fn foreign_dir(run_dir: &Path) -> PathBuf {
+    let data_dir = run_dir.parent().unwrap_or(run_dir);
+    let mut name = data_dir.file_name().unwrap_or_default().to_owned();
+    name.push(".tmp");
+    data_dir.with_file_name(name)
 }
 
 /// Everything the child needs for its claim, prepared before the fork: after it no allocation
@@ -55,6 +73,8 @@ pub(crate) struct Claim {
     aside: CString,
     /// ` <pid namespace> <boot id>\n`
     tail: Vec<u8>,
+    /// The same with the control group behind it.
+    tail_in_group: Vec<u8>,
 }
 
 /// What a child reports when the tombstone was there first. Neither `chdir` nor `exec` fails
@@ -65,14 +85,24 @@ pub(crate) const YIELDED: Errno = Errno::KEYREJECTED;
 pub(crate) const UNCLAIMED: Errno = Errno::NOTRECOVERABLE;
 
 impl Claim {
-    pub(crate) fn new(run_dir: &Path, fence: Fence, child: (&str, u64)) -> io::Result<Self> {
+    /// `group` is the control group that the child is to enter before.
+    pub(crate) fn new(
+        run_dir: &Path,
+        fence: Fence,
+        child: (&str, u64),
+        group: Option<&Path>,
+    ) -> io::Result<Self> {
         let (boot_id, pid_namespace) = child;
+        let tail = format!(" {pid_namespace} {boot_id}").into_bytes();
+        let group = group.map(|group| group.as_os_str().as_bytes()).unwrap_or_default();
+        let space: &[u8] = if group.is_empty() { b"" } else { b" " };
         let name = run_dir.join(fence.to_string());
         let aside = run_dir.join(format!("{fence}.new"));
         Ok(Self {
             name: CString::new(name.as_os_str().as_bytes())?,
             aside: CString::new(aside.as_os_str().as_bytes())?,
-            tail: format!(" {pid_namespace} {boot_id}\n").into_bytes(),
+            tail_in_group: [&tail, space, group, b"\n"].concat(),
+            tail: [&tail, b"\n".as_slice()].concat(),
         })
     }
 
@@ -80,8 +110,8 @@ impl Claim {
     ///
     /// Only system calls and its own stack are used. Fails with [`YIELDED`] when the name is
     /// taken; the child must then end without exec.
-    pub(crate) fn take(&self) -> Result<(), Errno> {
-        match self.write_and_link() {
+    pub(crate) fn take(&self, is_in_group: bool) -> Result<(), Errno> {
+        match self.write_and_link(is_in_group) {
             Err(Errno::EXIST) => Err(YIELDED),
             Err(Errno::NOSPC) => Err(Errno::NOSPC),
             Err(_) => Err(UNCLAIMED),
@@ -89,7 +119,7 @@ impl Claim {
         }
     }
 
-    fn write_and_link(&self) -> Result<(), Errno> {
+    fn write_and_link(&self, is_in_group: bool) -> Result<(), Errno> {
         let mut line = Line::new();
         line.push(WORD.as_bytes());
         line.push(b" ");
@@ -100,13 +130,14 @@ impl Claim {
         line.push_number(own_start_time()?);
         line.push(b" ");
         line.push_number(own_autogroup().unwrap_or(0));
-        line.push(&self.tail);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(self.aside.as_c_str(), flags, Mode::RUSR | Mode::WUSR)?;
-        let mut rest = line.bytes();
-        while !rest.is_empty() {
-            let written = rustix::io::write(&file, rest)?;
-            rest = rest.get(written..).unwrap_or_default();
+        let tail = if is_in_group { &self.tail_in_group } else { &self.tail };
+        for mut rest in [line.bytes(), tail] {
+            while !rest.is_empty() {
+                let written = rustix::io::write(&file, rest)?;
+                rest = rest.get(written..).unwrap_or_default();
+            }
         }
         let linked = rustix::fs::link(self.aside.as_c_str(), self.name.as_c_str());
         // The name beside it is litter whatever became of the link; `remove` would take it too.
@@ -130,15 +161,15 @@ pub fn take_for_thread(run_dir: &Path, fence: Fence, worker: &ProcessId) -> io::
 }
 
 /// A line built on the stack. What does not fit is cut off, which makes the claim unreadable and
-/// never wrong; a boot id and five numbers take half of the room.
+/// never wrong; three numbers take half of the room.
 struct Line {
-    bytes: [u8; 256],
+    bytes: [u8; 128],
     used: usize,
 }
 
 impl Line {
     fn new() -> Self {
-        Self { bytes: [0; 256], used: 0 }
+        Self { bytes: [0; 128], used: 0 }
     }
 
     fn push(&mut self, more: &[u8]) {
@@ -219,7 +250,7 @@ pub fn tombstone(run_dir: &Path, fence: Fence) -> io::Result<Held> {
 /// Who holds the name of an attempt; `None` when nobody took it.
 pub fn read(run_dir: &Path, fence: Fence) -> io::Result<Option<Held>> {
     let text = match fs::read(run_dir.join(fence.to_string())) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -229,29 +260,40 @@ pub fn read(run_dir: &Path, fence: Fence) -> io::Result<Option<Held>> {
     Ok(Some(parse(&text).unwrap_or(Held::Unreadable)))
 }
 
-fn parse(text: &str) -> Option<Held> {
-    let line = text.strip_suffix('\n')?;
-    let of_thread = line.strip_prefix(WORD_OF_THREAD);
-    let mut fields = of_thread.or_else(|| line.strip_prefix(WORD))?.split_ascii_whitespace();
-    let pid = fields.next()?.parse().ok()?;
-    let start_time = fields.next()?.parse().ok()?;
-    let autogroup = fields.next()?.parse().ok().filter(|number| *number != 0);
-    let pid_namespace = fields.next()?.parse().ok()?;
-    let boot_id = fields.next()?.to_owned();
+fn parse(line: &[u8]) -> Option<Held> {
+    let line = line.strip_suffix(b"\n")?;
+    let of_thread = line.strip_prefix(WORD_OF_THREAD.as_bytes());
+    let rest = of_thread.or_else(|| line.strip_prefix(WORD.as_bytes()))?.strip_prefix(b" ")?;
+    let mut fields = rest.splitn(6, |byte| *byte == b' ');
+    let pid = u32::try_from(number(fields.next()?)?).ok()?;
+    let start_time = number(fields.next()?)?;
+    let autogroup = Some(number(fields.next()?)?).filter(|number| *number != 0);
+    let pid_namespace = number(fields.next()?)?;
+    let boot_id = String::from_utf8(fields.next()?.to_vec()).ok()?;
+    let group = fields.next().map(|path| PathBuf::from(OsStr::from_bytes(path)));
     let process = ProcessId { pid, start_time, boot_id, pid_namespace };
     Some(match of_thread {
         Some(_) => Held::Thread { worker: process },
-        None => Held::Claim { process, autogroup },
+        None => Held::Claim { process, autogroup, group },
     })
 }
 
-/// Removes what an attempt left in `run/`: its claim or tombstone and its temporary directory.
-/// To be called once its end is durable, never before. What is not there is fine.
+/// Removes what an attempt left: its claim or tombstone, its control group and its temporary
+/// directory. To be called once its end is durable, never before. What is not there is fine.
 pub fn remove(run_dir: &Path, fence: Fence) -> io::Result<()> {
+    if let Some(Held::Claim { group: Some(path), .. }) = read(run_dir, fence)? {
+        group::remove(&path)?;
+    }
     for name in [fence.to_string(), format!("{fence}.new")] {
         absent_is_fine(fs::remove_file(run_dir.join(name)))?;
     }
-    absent_is_fine(fs::remove_dir_all(tmp_dir(run_dir, fence)))
+    remove_tmp(run_dir, fence)
+}
+
+/// Removes the temporary directory of an attempt of which nothing lives, whoever owned it.
+pub fn remove_tmp(run_dir: &Path, fence: Fence) -> io::Result<()> {
+    absent_is_fine(fs::remove_dir_all(tmp_dir(run_dir, fence)))?;
+    absent_is_fine(fs::remove_dir_all(foreign_tmp_dir(run_dir, fence)))
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

@@ -7,8 +7,8 @@
 //! - *Two attempts of one task never run at once.* A starting handler claims the name
 //!   `run/<fence>` before its first instruction runs; [`sweep()`] takes the same name first or
 //!   kills what took it.
-//! - *An attempt leaves nothing running.* Session, autogroup, token in the environment and
-//!   adoption by a sub-reaper are the four ways a descendant is recognised.
+//! - *An attempt leaves nothing running.* Control group, session, autogroup, token in the
+//!   environment and adoption by a sub-reaper are the five ways a descendant is recognised.
 //!
 //! This module knows no task and no lease; it starts, recognises, signals and reaps. It is the
 //! only place with `unsafe`, and each use says why it is sound. What it costs: one thread that
@@ -17,20 +17,31 @@
 
 mod claim;
 pub mod descriptor;
+pub mod group;
 mod identity;
+mod limits;
 mod lock;
 mod orphans;
+mod reap;
 mod scan;
 mod spawn;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod users;
 
-pub use claim::{Held, read as read_claim, remove, take_for_thread, tmp_dir, tombstone};
+pub use claim::{
+    Held, foreign_dir, foreign_tmp_dir, read as read_claim, remove, remove_tmp, take_for_thread,
+    tmp_dir, tombstone,
+};
 pub use descriptor::{inherited, reserve_standard, watch_readable};
+pub use group::Groups;
 pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, state};
+pub use limits::Limits;
 pub use lock::{WorkerLock, is_free};
 pub use orphans::Adoption;
+pub use reap::{Used, reap, resident_bytes};
 pub use scan::{Found, Look, Mark};
 pub use spawn::{Reply, Spawner, Start, StartError, Started};
 pub use sweep::{Killed, Swept, sweep};
+pub use users::{Identity, group as group_id, identity as identity_of};

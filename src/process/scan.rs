@@ -1,5 +1,6 @@
 //! Finds and kills the living processes of one attempt.
 
+use super::group;
 use super::identity::{self, Stat};
 use crate::api::ProcessId;
 use rustix::io::Errno;
@@ -7,6 +8,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 
 /// By what a process is known to belong to an attempt.
 #[derive(Clone, Debug)]
@@ -17,6 +19,9 @@ pub struct Mark {
     pub leader: Option<ProcessId>,
     /// The autogroup of that session.
     pub autogroup: Option<u64>,
+    /// The control group that the attempt was started in. Whatever is in it is the attempt's, and
+    /// once it is empty nothing is left to be judged by other marks.
+    pub group: Option<PathBuf>,
     /// The caller itself, when it is the sub-reaper of the attempt's processes and reaps nothing
     /// during a look. Then each living descendant has an ancestor among the caller's children that
     /// stays in the list at least as a zombie, so only those children can leave a look unsettled.
@@ -34,6 +39,7 @@ impl Mark {
             token: format!("MIDWATCH_TOKEN={token}"),
             leader: None,
             autogroup: None,
+            group: None,
             reaper: None,
             has_all_orphans: false,
             spared: BTreeSet::new(),
@@ -51,12 +57,20 @@ pub struct Look {
     /// finding nothing proves nothing, and one has to look again. On a host where processes come
     /// and go all the time no look may ever be settled, so callers stop asking some day.
     pub is_unsettled: bool,
+    /// Whether the attempt's control group has living members, also such as cannot be named here:
+    /// those of another pid namespace.
+    pub is_populated: bool,
 }
 
 impl Look {
     /// Whether this proves that nothing of the attempt lives.
     pub fn is_clear(&self) -> bool {
-        self.found.is_empty() && !self.is_unsettled
+        self.shows_nothing() && !self.is_unsettled
+    }
+
+    /// Whether nothing was found, which proves nothing while the look is unsettled.
+    pub fn shows_nothing(&self) -> bool {
+        self.found.is_empty() && !self.is_populated
     }
 }
 
@@ -80,6 +94,10 @@ impl Mark {
     /// one proof serves all members.
     pub fn look(&self) -> io::Result<Look> {
         let own = std::process::id();
+        let members = match &self.group {
+            Some(group) => group::members(group)?,
+            None => BTreeSet::new(),
+        };
         let mut is_unsettled = false;
         let mut candidates: Vec<(Stat, bool)> = Vec::new();
         for entry in fs::read_dir("/proc")? {
@@ -92,7 +110,11 @@ impl Mark {
                 is_unsettled |= self.reaper.is_none();
                 continue;
             };
-            let belonging = if pid == own { Some(false) } else { self.belonging(&stat)? };
+            let belonging = match pid {
+                _ if pid == own => Some(false),
+                _ if members.contains(&pid) => Some(true),
+                _ => self.belonging(&stat)?,
+            };
             is_unsettled |= belonging.is_none() && (self.reaper.is_none() || self.is_orphan(&stat));
             candidates.push((stat, belonging == Some(true)));
         }
@@ -110,7 +132,19 @@ impl Mark {
         let found = found
             .map(|(stat, _)| Found { pid: stat.pid, start_time: stat.start_time, name: stat.name })
             .collect();
-        Ok(Look { found, is_unsettled })
+        let is_populated = match &self.group {
+            // Asked last, so it speaks for children too that were born since.
+            Some(group) => group::is_populated(group)?,
+            None => false,
+        };
+        // All that the attempt ever started is in its group, whatever else could not be judged.
+        let is_unsettled = is_unsettled && self.group.is_none();
+        Ok(Look { found, is_unsettled, is_populated })
+    }
+
+    /// Kills the attempt's control group in one go, where there is one.
+    pub fn kill_group(&self) -> io::Result<()> {
+        self.group.as_deref().map_or(Ok(()), group::kill)
     }
 
     fn is_orphan(&self, stat: &Stat) -> bool {

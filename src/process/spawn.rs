@@ -4,13 +4,16 @@
 //! thread must never end before the worker does. Between fork and exec the child makes system
 //! calls only; every string it needs exists before the fork.
 //!
-//! Order in the child: descriptor 3, a session of its own, the claim, the death signal, a check
-//! that the worker is still there, all other descriptors closed on exec, exec.
+//! Order in the child: descriptor 3, a session of its own, its control group, the claim, its
+//! limits, its user, the death signal (which a change of the user would clear), a check that the
+//! worker is still there, all other descriptors closed on exec, exec.
 
-use super::claim::{Claim, UNCLAIMED, YIELDED, tmp_dir};
-use super::{descriptor, identity};
+use super::claim::{Claim, UNCLAIMED, YIELDED, foreign_dir, foreign_tmp_dir, tmp_dir};
+use super::group::{Group, Groups, Token};
+use super::limits::{Harness, Limits, UNCHANGED, UNLIMITED, UNREACHABLE};
+use super::{claim, descriptor, group, identity};
 use crate::api::ProcessId;
-use crate::kernel::ids::Fence;
+use crate::kernel::ids::{Fence, TaskId};
 use command_fds::{CommandFdExt, FdMapping};
 use rustix::fs::MemfdFlags;
 use rustix::io::Errno;
@@ -20,7 +23,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -47,8 +50,14 @@ pub struct Start {
     pub checkpoint: Option<Vec<u8>>,
     /// The `run` directory, absolute.
     pub run_dir: PathBuf,
+    /// The store, in hex: with task and fence it names the attempt's control group.
+    pub store: String,
+    /// The task.
+    pub task: TaskId,
     /// The fencing token, whose name is claimed.
     pub fence: Fence,
+    /// What it may use, and as whom it runs.
+    pub limits: Limits,
 }
 
 /// A handler that was started. Dropping it closes our ends and signals nothing.
@@ -58,6 +67,10 @@ pub struct Started {
     pub process: ProcessId,
     /// The autogroup of that session.
     pub autogroup: Option<u64>,
+    /// The control group it is in.
+    pub group: Option<PathBuf>,
+    /// Whether that group bounds its memory.
+    pub memory_is_counted: bool,
     /// Readable once the leader ended. It stays a zombie, its pid taken, until it is waited for.
     pub pidfd: OwnedFd,
     /// Our end of its descriptor 3.
@@ -91,8 +104,9 @@ pub struct Spawner {
 }
 
 impl Spawner {
-    /// Starts the thread. At most `queued_max` starts wait.
-    pub fn new(queued_max: usize) -> io::Result<Self> {
+    /// Starts the thread. At most `queued_max` starts wait. With `groups` each handler gets a
+    /// control group of its own.
+    pub fn new(queued_max: usize, groups: Option<Groups>) -> io::Result<Self> {
         // Also because a child may not be the first to ask who it is.
         let own = identity::current()?;
         let (jobs, queue) = sync_channel::<Job>(queued_max);
@@ -101,6 +115,7 @@ impl Spawner {
             worker: rustix::process::getpid(),
             boot_id: own.boot_id,
             pid_namespace: own.pid_namespace,
+            groups,
         };
         thread::Builder::new().name("spawn".into()).spawn(move || nursery.serve(&queue))?;
         Ok(Self { jobs })
@@ -123,6 +138,7 @@ struct Nursery {
     worker: Pid,
     boot_id: String,
     pid_namespace: u64,
+    groups: Option<Groups>,
 }
 
 impl Nursery {
@@ -138,14 +154,20 @@ impl Nursery {
         let host = |doing: &'static str| {
             move |error: io::Error| StartError::Host(format!("{doing}: {error}"))
         };
-        let tmp = tmp_dir(&start.run_dir, start.fence);
+        let tmp = prepare_place(start)?;
         let env = prepare_directory(start, &tmp).map_err(host("cannot prepare its directory"))?;
         let stdin = payload_file(&start.payload, &tmp).map_err(host("cannot pass the payload"))?;
         let (control, theirs) =
             UnixStream::pair().map_err(host("cannot open the control channel"))?;
         descriptor::reserve_standard().map_err(host("cannot reserve descriptors"))?;
-        let claim = Claim::new(&start.run_dir, start.fence, (&self.boot_id, self.pid_namespace))
+        let group = self.group(start);
+        let path = group.as_ref().map(|group| group.path.clone());
+        let child = (&*self.boot_id, self.pid_namespace);
+        let claim = Claim::new(&start.run_dir, start.fence, child, path.as_deref())
             .map_err(host("cannot prepare the claim"))?;
+        let kept = group.as_ref().map(|group| group.keeps).unwrap_or_default();
+        let harness =
+            Harness::new(&start.limits, kept, &tmp).map_err(host("cannot prepare its limits"))?;
 
         #[expect(clippy::disallowed_methods, reason = "this is the place that sets the group")]
         let mut command = Command::new(program);
@@ -156,26 +178,48 @@ impl Nursery {
         }
         let mapping = FdMapping { parent_fd: theirs.into(), child_fd: CONTROL };
         command.fd_mappings(vec![mapping]).map_err(|error| StartError::Host(error.to_string()))?;
-        between_fork_and_exec(&mut command, claim, self.worker);
+        let birth = Birth { claim, group, harness, worker: self.worker };
+        between_fork_and_exec(&mut command, birth);
         let spawned = command.spawn();
         // Our copy of the handler's end of descriptor 3 lives in the command: it must go, or the
         // channel never reaches its end.
         drop(command);
-        let child = spawned.map_err(|error| explain(&error, start, program))?;
+        let child = spawned.map_err(|error| {
+            // Nothing of it lives, or it never entered.
+            let _stays_until_the_claim_goes = path.as_deref().map(group::remove);
+            explain(&error, start, program, &tmp)
+        })?;
         let child_id = child.id();
         let (Some(stdout), Some(stderr)) = (child.stdout, child.stderr) else {
             return Err(StartError::Host("the handler has no output pipes".into()));
         };
+        // It says itself whether it could enter the group.
+        let group = match claim::read(&start.run_dir, start.fence) {
+            Ok(Some(claim::Held::Claim { group, .. })) => group,
+            _ => None,
+        };
+        let memory_is_counted = group.is_some() && kept.memory.is_some();
         watch(child_id)
             .map(|(process, autogroup, pidfd)| Started {
                 process,
                 autogroup,
+                group,
+                memory_is_counted,
                 pidfd,
                 control,
                 stdout: stdout.into(),
                 stderr: stderr.into(),
             })
             .map_err(host("cannot watch the handler"))
+    }
+}
+
+impl Nursery {
+    /// The control group of an attempt, where it can have one. Without it the attempt runs all
+    /// the same, and is recognised by its other marks.
+    fn group(&self, start: &Start) -> Option<Group> {
+        let token = Token { store: &start.store, task: start.task, fence: start.fence };
+        self.groups.as_ref()?.make(&token, start.limits.bounds()).ok()
     }
 }
 
@@ -199,11 +243,24 @@ fn watch(pid: u32) -> io::Result<(ProcessId, Option<u64>, OwnedFd)> {
     }
 }
 
+/// What a child needs between fork and exec, all of it made before the fork.
+struct Birth {
+    claim: Claim,
+    group: Option<Group>,
+    harness: Harness,
+    worker: Pid,
+}
+
 #[expect(unsafe_code, reason = "the claim belongs between fork and exec")]
-fn between_fork_and_exec(command: &mut Command, claim: Claim, worker: Pid) {
+fn between_fork_and_exec(command: &mut Command, birth: Birth) {
+    let Birth { claim, group, harness, worker } = birth;
     let in_child = move || {
         rustix::process::setsid()?;
-        claim.take()?;
+        // Before the claim, so that whoever reads that finds all of the attempt in the group.
+        let entered = group.as_ref().map(|group| rustix::io::write(&group.door, b"0"));
+        let is_in_group = entered.is_some_and(|entered| entered.is_ok());
+        claim.take(is_in_group)?;
+        harness.put_on(is_in_group)?;
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
         // Had the worker died before the line above, the signal would never come.
         if rustix::process::getppid() != Some(worker) {
@@ -212,8 +269,8 @@ fn between_fork_and_exec(command: &mut Command, claim: Claim, worker: Pid) {
         close_on_exec_from(CONTROL + 1);
         Ok(())
     };
-    // SAFETY: the closure makes system calls and uses its own stack and the strings prepared in
-    // `claim`; it neither allocates nor takes a lock, also not for its errors, which are numbers.
+    // SAFETY: the closure makes system calls and uses its own stack and what was prepared in
+    // `birth`; it neither allocates nor takes a lock, also not for its errors, which are numbers.
     unsafe { command.pre_exec(in_child) };
 }
 
@@ -235,6 +292,44 @@ fn close_on_exec_from(first: i32) {
     }
 }
 
+/// The place of the attempt's own directory, which its user can reach.
+fn prepare_place(start: &Start) -> Result<PathBuf, StartError> {
+    let own = rustix::process::geteuid().as_raw();
+    let is_foreign = start.limits.identity.as_ref().is_some_and(|it| it.uid != own);
+    if !is_foreign {
+        return Ok(tmp_dir(&start.run_dir, start.fence));
+    }
+    let dir = foreign_dir(&start.run_dir);
+    passage(&dir).map_err(|error| {
+        StartError::Host(format!("cannot prepare {} for other users: {error}", dir.display()))
+    })?;
+    Ok(foreign_tmp_dir(&start.run_dir, start.fence))
+}
+
+/// A directory through which everybody may pass, and which only its owner can read or change.
+fn passage(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o711).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let facts = fs::symlink_metadata(dir)?;
+    let is_ours = facts.uid() == rustix::process::geteuid().as_raw();
+    if !facts.is_dir() || !is_ours || facts.mode() & 0o022 != 0 {
+        return Err(io::Error::other("it is there already and is not ours alone to write"));
+    }
+    // The umask may have taken something away.
+    rustix::fs::chmod(dir, rustix::fs::Mode::from_raw_mode(0o711))?;
+    Ok(())
+}
+
+/// Gives a file or directory to the user the handler runs as.
+fn give(path: &Path, start: &Start) -> io::Result<()> {
+    match &start.limits.identity {
+        Some(it) => chown(path, Some(it.uid), Some(it.gid)),
+        None => Ok(()),
+    }
+}
+
 /// Makes the attempt's own directory, and returns the environment that names it.
 fn prepare_directory(start: &Start, tmp: &Path) -> io::Result<BTreeMap<OsString, OsString>> {
     match DirBuilder::new().mode(0o700).create(tmp) {
@@ -248,8 +343,10 @@ fn prepare_directory(start: &Start, tmp: &Path) -> io::Result<BTreeMap<OsString,
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options.open(&path)?.write_all(checkpoint)?;
+        give(&path, start)?;
         env.insert("MIDWATCH_CHECKPOINT_FILE".into(), path.into());
     }
+    give(tmp, start)?;
     Ok(env)
 }
 
@@ -272,8 +369,25 @@ fn payload_file(payload: &[u8], tmp: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// What the child was refused of its limits or its user.
+fn denied(errno: Errno, start: &Start, tmp: &Path) -> Option<String> {
+    let user = start.limits.identity.as_ref().map_or(0, |it| it.uid);
+    if errno == UNLIMITED {
+        let why = "this host does not let us set its limits (`open_files`, `processes`, `memory`, \
+                   `cpu_time` or `nice`): one is above what this worker may give";
+        return Some(why.to_owned());
+    }
+    if errno == UNCHANGED {
+        return Some(format!("this worker may not become user {user}"));
+    }
+    (errno == UNREACHABLE).then(|| {
+        let tmp = tmp.display();
+        format!("user {user} cannot reach {tmp}: every directory above it must let others pass")
+    })
+}
+
 /// Puts the number that the child reported into words.
-fn explain(error: &io::Error, start: &Start, program: &OsString) -> StartError {
+fn explain(error: &io::Error, start: &Start, program: &OsString, tmp: &Path) -> StartError {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     let shown = program.to_string_lossy();
     if errno == Some(YIELDED) {
@@ -285,6 +399,9 @@ fn explain(error: &io::Error, start: &Start, program: &OsString) -> StartError {
             "cannot claim the start of attempt {} in {run}",
             start.fence
         ));
+    }
+    if let Some(why) = errno.and_then(|errno| denied(errno, start, tmp)) {
+        return StartError::Command(format!("cannot run `{shown}`: {why}"));
     }
     if let Some(cwd) = start.cwd.as_ref().filter(|cwd| !cwd.is_dir()) {
         let cwd = cwd.display();

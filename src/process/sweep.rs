@@ -1,6 +1,7 @@
 //! The sweep: before a task is leased again, nothing of its earlier attempt lives.
 
 use super::claim::{self, Held};
+use super::group;
 use super::identity;
 use super::scan::{Found, Mark};
 use crate::kernel::ids::{Fence, TaskId};
@@ -62,7 +63,8 @@ pub fn sweep(
         {
             return Ok(Swept::default());
         }
-        Held::Claim { process, autogroup } => {
+        Held::Claim { process, autogroup, group } => {
+            mark.group = group;
             // A pid of another namespace is not a pid here; the token is what is left.
             if process.pid_namespace == identity::pid_namespace()? {
                 mark.leader = Some(process);
@@ -72,7 +74,11 @@ pub fn sweep(
         // A thread ends with its worker only; what it started may bear the token.
         Held::Thread { .. } | Held::Unreadable => {}
     }
-    Ok(Swept { started: true, killed: kill_until_none_is_left(&mark)? })
+    let killed = kill_until_none_is_left(&mark)?;
+    // What of these cannot be removed now goes with the claim, and holds up no task.
+    let _stays = mark.group.as_deref().map(group::remove);
+    let _stays = claim::remove_tmp(run_dir, fence);
+    Ok(Swept { started: true, killed })
 }
 
 fn kill_until_none_is_left(mark: &Mark) -> io::Result<Vec<Killed>> {
@@ -86,14 +92,15 @@ fn kill_until_none_is_left(mark: &Mark) -> io::Result<Vec<Killed>> {
         let look = mark.look()?;
         let now = now_ms();
         let limit = if killed.is_empty() { UNSETTLED_MS_MAX } else { UNSETTLED_AFTER_KILL_MS_MAX };
-        let is_long_quiet = look.found.is_empty() && found_last + limit < now;
+        let is_long_quiet = look.shows_nothing() && found_last + limit < now;
         clear_looks = if look.is_clear() { clear_looks + 1 } else { 0 };
         if is_long_quiet || CLEAR_LOOKS_WANTED <= clear_looks {
             return Ok(killed);
         }
         let found = look.found;
-        if !found.is_empty() {
+        if !found.is_empty() || look.is_populated {
             found_last = now;
+            mark.kill_group()?;
         }
         for process in &found {
             process.kill()?;
@@ -106,13 +113,20 @@ fn kill_until_none_is_left(mark: &Mark) -> io::Result<Vec<Killed>> {
             let pids: Vec<String> = found.iter().map(|process| process.pid.to_string()).collect();
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                format!("not gone after SIGKILL: pid {}", pids.join(", ")),
+                format!("not gone after SIGKILL: {}", named(&pids)),
             ));
         }
         if clear_looks == 0 {
             wait_a_little(found.first())?;
         }
     }
+}
+
+fn named(pids: &[String]) -> String {
+    if pids.is_empty() {
+        return "processes of its control group that have no pid here".to_owned();
+    }
+    format!("pid {}", pids.join(", "))
 }
 
 fn now_ms() -> u64 {

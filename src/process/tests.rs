@@ -100,15 +100,15 @@ fn a_recycled_pid_is_not_signalled() {
 fn a_claim_says_who_made_it_and_is_made_once() {
     let dir = tempfile::tempdir().unwrap();
     let own = identity::current().unwrap();
-    let claim = Claim::new(dir.path(), Fence(7), (&own.boot_id, own.pid_namespace)).unwrap();
-    claim.take().unwrap();
+    let claim = Claim::new(dir.path(), Fence(7), (&own.boot_id, own.pid_namespace), None).unwrap();
+    claim.take(false).unwrap();
     let held = claim::read(dir.path(), Fence(7)).unwrap();
     let autogroup = identity::autogroup(own.pid);
-    assert_eq!(held, Some(Held::Claim { process: own.clone(), autogroup }));
-    assert_eq!(claim.take(), Err(claim::YIELDED));
+    assert_eq!(held, Some(Held::Claim { process: own.clone(), autogroup, group: None }));
+    assert_eq!(claim.take(false), Err(claim::YIELDED));
     // The sweeper comes second, and reads the same.
     let held = claim::tombstone(dir.path(), Fence(7)).unwrap();
-    assert_eq!(held, Held::Claim { process: own, autogroup });
+    assert_eq!(held, Held::Claim { process: own, autogroup, group: None });
     let names: Vec<_> = dir.path().read_dir().unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["7"]);
     claim::remove(dir.path(), Fence(7)).unwrap();
@@ -122,8 +122,8 @@ fn a_tombstone_that_came_first_is_final() {
     let dir = tempfile::tempdir().unwrap();
     assert_eq!(claim::tombstone(dir.path(), Fence(8)).unwrap(), Held::Tombstone);
     assert_eq!(claim::tombstone(dir.path(), Fence(8)).unwrap(), Held::Tombstone);
-    let claim = Claim::new(dir.path(), Fence(8), ("boot", 1)).unwrap();
-    assert_eq!(claim.take(), Err(claim::YIELDED));
+    let claim = Claim::new(dir.path(), Fence(8), ("boot", 1), None).unwrap();
+    assert_eq!(claim.take(false), Err(claim::YIELDED));
     assert_eq!(claim::read(dir.path(), Fence(8)).unwrap(), Some(Held::Tombstone));
 }
 

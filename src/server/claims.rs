@@ -8,6 +8,7 @@
 use crate::kernel::State;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Status;
+use crate::process::{self, Groups};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -31,18 +32,36 @@ impl Litter {
         Self { below: oldest.unwrap_or_else(|| state.next_seq().0), except }
     }
 
+    fn covers(&self, fence: Fence) -> bool {
+        fence.0 < self.below && !self.except.contains(&fence)
+    }
+
     fn is_litter(&self, name: &str) -> Option<Fence> {
         let digits = [".tmp", ".new"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         let fence = Fence(digits.parse().ok()?);
-        (fence.0 < self.below && !self.except.contains(&fence)).then_some(fence)
+        self.covers(fence).then_some(fence)
     }
 
-    /// Removes it.
-    pub(crate) fn remove(&self, run_dir: &Path) -> io::Result<()> {
-        for entry in std::fs::read_dir(run_dir)? {
+    /// Removes it, and what its attempts had beside it: directories of other users, and control
+    /// groups that no claim names, as a worker leaves them that dies before its child's claim.
+    pub(crate) fn remove(&self, run_dir: &Path, store: &str) -> io::Result<()> {
+        self.remove_below(run_dir, run_dir)?;
+        match self.remove_below(&process::foreign_dir(run_dir), run_dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        match Groups::find(false) {
+            Ok(groups) => groups.collect(store, |fence| self.covers(fence)),
+            // The worker has said so.
+            Err(_no_groups) => Ok(()),
+        }
+    }
+
+    fn remove_below(&self, dir: &Path, run_dir: &Path) -> io::Result<()> {
+        for entry in std::fs::read_dir(dir)? {
             let name = entry?.file_name();
             if let Some(fence) = name.to_str().and_then(|name| self.is_litter(name)) {
-                crate::process::remove(run_dir, fence)?;
+                process::remove(run_dir, fence)?;
             }
         }
         Ok(())

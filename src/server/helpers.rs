@@ -29,7 +29,7 @@ pub(crate) fn sweeper(jobs: &Receiver<SweepJob>, hand: &Hand, ground: &Ground) {
         match job {
             SweepJob::Sweep(task, fence) => hand.send_patiently(sweep(ground, task, fence)),
             SweepJob::Collect(litter) => {
-                if let Err(error) = litter.remove(&ground.run_dir) {
+                if let Err(error) = litter.remove(&ground.run_dir, &ground.store) {
                     tracing::warn!("cannot remove old claims: {error}");
                 }
             }

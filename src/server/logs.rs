@@ -2,6 +2,7 @@
 
 use super::app::{Answered, App, WAIT_MAX, number};
 use super::bulk::Pieces;
+use super::log_file::LogFile;
 use super::problems::{Failure, invalid};
 use super::views::log_path;
 use super::watches::Subject;
@@ -80,10 +81,11 @@ pub(crate) async fn log(
         (_, offset, _) => offset.unwrap_or(0),
     };
     let (to, pieces) = mpsc::channel(PIECES_MAX);
-    let mut reader = Reader { app, which, path, file, offset: start, to };
+    let log = LogFile::new(path.clone(), file, start);
+    let mut reader = Reader { app, which, log, to };
     tokio::spawn(async move {
         if let Err(error) = reader.run(follow).await {
-            tracing::warn!("cannot read {}: {error}", reader.path.display());
+            tracing::warn!("cannot read {}: {error}", path.display());
         }
     });
     let mut response = Response::new(Body::new(Pieces(pieces)));
@@ -171,9 +173,7 @@ fn tail_start(file: &File, lines: u64) -> io::Result<u64> {
 struct Reader {
     app: Arc<App>,
     which: Which,
-    path: std::path::PathBuf,
-    file: Option<File>,
-    offset: u64,
+    log: LogFile,
     to: mpsc::Sender<Bytes>,
 }
 
@@ -195,29 +195,12 @@ impl Reader {
 
     /// Sends what is there; false when nobody reads it.
     async fn send_rest(&mut self) -> io::Result<bool> {
-        if self.file.is_none() {
-            self.file = match File::open(&self.path) {
-                Ok(file) => Some(file),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
-                Err(error) => return Err(error),
-            };
-        }
-        let Some(file) = &self.file else { return Ok(true) };
-        loop {
-            let mut piece = vec![0; PIECE_BYTES];
-            let count = match file.read_at(&mut piece, self.offset) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                count => count?,
-            };
-            if count == 0 {
-                return Ok(true);
-            }
-            piece.truncate(count);
-            self.offset += count as u64;
+        while let Some(piece) = self.log.next(PIECE_BYTES)? {
             if self.to.send(piece.into()).await.is_err() {
                 return Ok(false);
             }
         }
+        Ok(true)
     }
 
     async fn is_running(&self) -> bool {

@@ -24,6 +24,8 @@ mod host;
 mod house;
 mod http;
 mod lifeline;
+mod limits;
+mod log_file;
 mod logs;
 mod peer;
 mod problems;
@@ -44,6 +46,7 @@ mod views;
 mod watches;
 mod workers;
 
+pub use limits::{check_names, limits_of};
 pub use reload::{Reload, check};
 pub use rules::{EXEC, journal_options, rules_from};
 pub use run::{ServerError, ServerOptions, run};

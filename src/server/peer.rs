@@ -114,18 +114,7 @@ fn names(groups: &str, users: &str, gid: u32, uid: u32) -> bool {
 
 /// The group with that name, or that number.
 pub(crate) fn find_group(name: &str) -> Option<Group> {
-    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
-    group_in(&groups, name)
-}
-
-fn group_in(groups: &str, name: &str) -> Option<Group> {
-    let by_name = groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let found = fields.next()? == name;
-        let gid = fields.nth(1)?.parse().ok()?;
-        found.then_some(gid)
-    });
-    let gid = by_name.or_else(|| name.parse().ok())?;
+    let gid = crate::process::group_id(name)?;
     Some(Group { name: name.to_owned(), gid })
 }
 
@@ -135,15 +124,6 @@ mod tests {
 
     const GROUPS: &str = "root:x:0:\nops:x:50:ada, bob\nempty:x:51:\nbroken\n";
     const USERS: &str = "root:x:0:0::/root:/bin/sh\nada:x:1001:1001::/:/bin/sh\nbob:x:1002:7::/:\n";
-
-    #[test]
-    fn a_group_is_found_by_name_or_number() {
-        let gid = |name| group_in(GROUPS, name).map(|group| group.gid);
-        assert_eq!(gid("ops"), Some(50));
-        assert_eq!(gid("77"), Some(77));
-        assert_eq!(gid("op"), None);
-        assert_eq!(gid("broken"), None);
-    }
 
     #[test]
     fn members_are_those_that_the_group_lists() {

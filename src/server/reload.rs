@@ -20,6 +20,7 @@ pub struct Reload {
 
 /// Whether a good config is good on this host too: the groups that it names are there.
 pub fn check(config: &Config) -> Result<(), String> {
+    super::limits::check(config)?;
     Policy::of(config).map(drop)
 }
 

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::SystemTime;
 
 /// Jobs that may wait. One that finds no room is made up for by the next survey.
 pub(crate) const JOBS_QUEUED_MAX: usize = 64;
@@ -112,7 +113,7 @@ impl Remains {
     fn survey(&self, ask: impl Fn(&[Logs]) -> Option<Vec<Standing>>) -> io::Result<()> {
         let found = self.find()?;
         let logs_max = self.logs_max.load(Ordering::Relaxed);
-        let mut ended = Vec::new();
+        let (mut ended, mut open) = (Vec::new(), Vec::new());
         let mut bytes = 0_u64;
         for some in found.chunks(ASKED_AT_ONCE) {
             let Some(standings) = ask(some) else { return Ok(()) };
@@ -123,7 +124,7 @@ impl Remains {
                         continue;
                     }
                     Standing::Ended(at) => ended.push((at, *logs)),
-                    Standing::Open => {}
+                    Standing::Open => open.push(logs.task),
                 }
                 bytes = bytes.saturating_add(logs.bytes);
             }
@@ -138,6 +139,10 @@ impl Remains {
             bytes = bytes.saturating_sub(logs.bytes);
             removed = removed.saturating_add(1);
         }
+        bytes = self.thin_out(&open, bytes, logs_max);
+        if logs_max < bytes {
+            tracing::debug!("the logs of attempts that run take {}", crate::units::bytes(bytes));
+        }
         if 0 < removed {
             tracing::info!(
                 "removed the logs of {removed} ended tasks: all logs together may take {}",
@@ -145,6 +150,44 @@ impl Remains {
             );
         }
         Ok(())
+    }
+
+    /// Removes logs of tasks that have not ended while all logs together take more than they may:
+    /// the oldest first, and never that of a task's latest attempt, which may be running. What is
+    /// left then, in bytes.
+    fn thin_out(&self, open: &[TaskId], mut bytes: u64, most: u64) -> u64 {
+        if bytes <= most {
+            return bytes;
+        }
+        let mut old: Vec<_> = open.iter().flat_map(|task| self.earlier(*task)).collect();
+        old.sort();
+        for (_, path, length) in old {
+            if bytes <= most {
+                break;
+            }
+            match fs::remove_file(&path) {
+                Ok(()) => bytes = bytes.saturating_sub(length),
+                Err(error) => tracing::warn!("cannot remove {}: {error}", path.display()),
+            }
+        }
+        bytes
+    }
+
+    /// The logs of a task's attempts before its latest: when each was last written, and its bytes.
+    fn earlier(&self, task: TaskId) -> Vec<(SystemTime, PathBuf, u64)> {
+        let dir = self.logs.join(task.to_string());
+        let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+        let mut found: Vec<_> = entries
+            .filter_map(|entry| {
+                let attempt: u32 = entry.path().file_stem()?.to_str()?.parse().ok()?;
+                let facts = entry.metadata().ok()?;
+                Some((attempt, (facts.modified().ok()?, entry.path(), facts.len())))
+            })
+            .collect();
+        found.sort_by_key(|(attempt, _)| *attempt);
+        let latest = found.last().map(|(attempt, _)| *attempt);
+        found.retain(|(attempt, _)| Some(*attempt) != latest);
+        found.into_iter().map(|(_, log)| log).collect()
     }
 
     /// The directories of logs and what is in them. What has no number for a name is not ours.

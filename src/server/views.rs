@@ -95,6 +95,7 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         after: None,
         stop_requested: task.stop(),
         progress: life.and_then(|life| life.progress.clone()),
+        usage: task.usage(),
     };
     Sketch {
         view,
@@ -177,6 +178,7 @@ fn attempt(task: TaskId, attempt: &Attempt) -> AttemptView {
         exit_code: end.and_then(|end| end.exit_code),
         signal: end.and_then(|end| end.signal),
         error: end.and_then(|end| end.error.as_ref()).map(Text::to_string),
+        usage: end.and_then(|end| end.usage),
         log: log_path(task, attempt.number),
     }
 }

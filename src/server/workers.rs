@@ -344,7 +344,7 @@ async fn checkpoint(app: &App, worker: WorkerId, request: Request) -> Answered {
 
 /// The end as the engine takes it.
 fn end(worker: WorkerId, end: End) -> Result<Command, Failure> {
-    let End { lease, outcome, started, exit_code, signal, result, error } = end;
+    let End { lease, outcome, started, exit_code, signal, result, error, usage } = end;
     if outcome == Outcome::Lost {
         return Err(invalid("a worker cannot report that it was `lost`"));
     }
@@ -358,6 +358,7 @@ fn end(worker: WorkerId, end: End) -> Result<Command, Failure> {
         signal,
         result: result.map(|result| Box::<str>::from(result).into()),
         error: error.map(|error| Text::clipped(&error, ERROR_TEXT_BYTES_MAX)),
+        usage,
     };
     Ok(Command::End { proof: proof(worker, &lease), report })
 }

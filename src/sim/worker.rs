@@ -283,6 +283,7 @@ impl World {
             signal: None,
             result: None,
             error: (outcome == Outcome::Retryable).then(|| "no".into()),
+            usage: None,
         };
         let secrets = vec![self.draw_secret()];
         let commands = vec![

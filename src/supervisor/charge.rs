@@ -190,6 +190,13 @@ impl Charge {
         tracing::info!(name = self.name, end = %End(end), "stopped");
     }
 
+    /// It ended of its own accord and well, to be replaced.
+    pub(crate) fn retired(&mut self, now: Now) {
+        self.process = None;
+        self.care.retired(now);
+        tracing::info!(name = self.name, "ended by itself; starting it again");
+    }
+
     /// It ended unasked, with a word why; it is started again when the care for it says so.
     pub(crate) fn crashed(&mut self, end: &str, now: Now) {
         (self.process, self.reloading) = (None, false);

@@ -172,6 +172,12 @@ impl Care {
         }
     }
 
+    /// The child ended of its own accord and well. That is no crash; the first wait keeps one that
+    /// does so all the time from spinning.
+    pub(crate) fn retired(&mut self, now: Now) {
+        self.life = Life::Waiting { until: now.saturating_add(self.pace.delay_first) };
+    }
+
     /// Crashes within the window.
     pub(crate) fn crashes(&self) -> usize {
         self.crashes.len()

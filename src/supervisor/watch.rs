@@ -343,6 +343,7 @@ impl Watch {
                 charge.stopped(end);
                 self.engine_refused(code, stage);
             }
+            (Role::Worker, Stage::Serving) if end.exit_status() == Some(0) => charge.retired(now),
             (Role::Engine, Stage::Serving | Stage::Stopping { engine_wanted: true, .. })
             | (Role::Worker, Stage::Serving) => charge.crashed(&End(end).to_string(), now),
             (Role::Engine | Role::Worker, Stage::Stopping { .. }) => charge.stopped(end),

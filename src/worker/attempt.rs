@@ -2,14 +2,15 @@
 
 use super::control::{Answer, Line, Request};
 use super::handler::HandlerSpec;
-use super::outcome::{self, Exit, Facts, Word};
+use super::outcome::{self, Exit, Facts, Means, Memory, Word};
 use super::output::{LastLine, Sink};
 use super::stopping::{Graces, Push, Stopping};
-use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord};
+use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord, Usage};
 use crate::kernel::status::Outcome;
 use crate::process::Mark;
 use serde_json::value::RawValue;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -77,6 +78,12 @@ pub(super) struct Attempt {
     /// The worker, for an attempt on one of its threads.
     host: Option<ProcessId>,
     pub(super) autogroup: Option<u64>,
+    /// Its control group, where it has one.
+    pub(super) group: Option<PathBuf>,
+    /// How its memory is bounded.
+    pub(super) memory: Memory,
+    /// What it used, once its leader was reaped.
+    pub(super) usage: Option<Usage>,
     pub(super) sink: Option<Sink>,
     /// The tasks that read its pipes and its channel.
     pub(super) readers: Vec<AbortHandle>,
@@ -110,6 +117,9 @@ impl Attempt {
             process: None,
             host: None,
             autogroup: None,
+            group: None,
+            memory: Memory::default(),
+            usage: None,
             sink: None,
             readers: Vec::new(),
             last_line: LastLine::default(),
@@ -290,6 +300,7 @@ impl Attempt {
         let mut mark = Mark::by_token(&self.token);
         mark.leader.clone_from(&self.process);
         mark.autogroup = self.autogroup;
+        mark.group.clone_from(&self.group);
         mark.reaper = reaper;
         mark.has_all_orphans = is_sole;
         mark.spared = leaders;
@@ -312,6 +323,7 @@ impl Attempt {
             stop: self.stopping.as_ref().and_then(Stopping::delivered),
             spec: &self.spec,
             last_line: &last_line,
+            breach: self.breach(exit).as_deref(),
         });
         let (exit_code, signal) = match exit {
             Exit::Code(code) => (Some(code), None),
@@ -326,7 +338,13 @@ impl Attempt {
             signal,
             result: self.result.clone(),
             error,
+            usage: self.usage,
         })
+    }
+
+    fn breach(&self, exit: Exit) -> Option<String> {
+        let means = Means { limits: &self.spec.limits, usage: self.usage, memory: self.memory };
+        outcome::breach(exit, &means)
     }
 }
 
@@ -345,6 +363,7 @@ pub(super) fn unstarted(lease: &Lease, outcome: Outcome, error: Option<String>) 
         signal: None,
         result: None,
         error,
+        usage: None,
     }
 }
 

@@ -41,6 +41,7 @@ impl Duty {
         }
         if !self.state.beating && self.state.beat_at <= now {
             self.call_heartbeat(worker, now);
+            self.weigh();
             // As good a rhythm as any to reap orphans that ended by themselves.
             let _living = self.crew.processes().is_some_and(|crew| crew.adoption.any());
         }

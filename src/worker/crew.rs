@@ -27,6 +27,8 @@ pub(super) struct Processes {
     pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) spawner: Spawner,
     pub(super) adoption: Adoption,
+    /// Whether handlers get control groups.
+    pub(super) has_groups: bool,
 }
 
 /// How one attempt is run.

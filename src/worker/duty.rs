@@ -14,6 +14,8 @@ use crate::api::{End, LeaseProof, OfferRequest, RegisterRequest, Registered, Sto
 use crate::client::ClientError;
 use crate::config::Watch;
 use crate::kernel::ids::{Fence, WorkerId};
+use crate::process;
+use crate::units;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -40,6 +42,8 @@ const ORPHANED_WITHIN: Duration = Duration::from_mins(1);
 pub(super) enum Closing {
     /// It is.
     No,
+    /// This process has grown too large: what runs may finish, then another one takes its place.
+    Retiring,
     /// The supervisor is gone: what runs may finish.
     Finishing,
     /// SIGTERM: what runs is stopped and handed back.
@@ -125,6 +129,8 @@ impl State {
 pub(super) struct Duty {
     pub(super) link: Rc<Link>,
     pub(super) crew: Crew,
+    /// Bytes of memory beyond which this process retires.
+    pub(super) memory_max: Option<u64>,
     pub(super) logs: mpsc::Sender<Job>,
     pub(super) events: Events,
     pub(super) data_dir: PathBuf,
@@ -343,8 +349,30 @@ impl Duty {
         }
     }
 
+    /// Takes no more work once this process holds more memory than it may: what leaks here, or is
+    /// held by the allocator for ever, goes with the process.
+    pub(super) fn weigh(&mut self) {
+        let Some(most) = self.memory_max.filter(|_| self.state.closing == Closing::No) else {
+            return;
+        };
+        match process::resident_bytes() {
+            Ok(bytes) if most < bytes => {
+                let (bytes, most) = (units::bytes(bytes), units::bytes(most));
+                tracing::warn!(
+                    held = self.state.attempts.len(),
+                    "this worker holds {bytes} of memory and may hold {most} \
+                     (`worker.memory_max`): it finishes what it runs, and ends"
+                );
+                self.state.closing = Closing::Retiring;
+                self.link.close();
+            }
+            Ok(_) => {}
+            Err(error) => tracing::debug!(%error, "cannot tell our own size"),
+        }
+    }
+
     fn lifeline_cut(&mut self) {
-        if self.state.closing == Closing::No {
+        if matches!(self.state.closing, Closing::No | Closing::Retiring) {
             tracing::warn!("the supervisor is gone: this worker finishes what it runs");
             self.state.closing = Closing::Finishing;
             self.link.close();
@@ -353,7 +381,10 @@ impl Duty {
 
     /// When a worker that is to end has waited long enough for an engine that is away.
     fn despair_at(&self) -> Option<Instant> {
-        if self.state.closing == Closing::No || self.state.attempts.is_empty() {
+        let closing = self.state.closing;
+        // Whoever retires has a supervisor, and waits as long as one that goes on.
+        let waits = matches!(closing, Closing::No | Closing::Retiring);
+        if waits || self.state.attempts.is_empty() {
             return None;
         }
         Some(self.link.away_since()? + self.patience())
@@ -385,6 +416,7 @@ impl Duty {
 
     /// Leaves once everything that ran was handed over, or cannot be.
     fn end_if_nothing_is_left(&mut self, now: Instant) {
+        let patience = self.patience();
         let state = &mut self.state;
         if state.closing == Closing::No || !state.attempts.is_empty() || state.leaving {
             return;
@@ -408,7 +440,7 @@ impl Duty {
         let lost = state.ends.len() + state.finishing.len();
         if lost == 0 && state.worker.is_none() {
             state.is_over = true;
-        } else if since + self.patience() <= now {
+        } else if since + patience <= now && state.closing != Closing::Retiring {
             tracing::error!(lost, "the engine is away; what ended here has to run again");
             self.state.is_over = true;
         }

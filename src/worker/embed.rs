@@ -126,6 +126,7 @@ impl Worker {
             socket,
             name,
             slots,
+            memory_max: None,
             reload: None,
             lifeline: None,
             probe: None,

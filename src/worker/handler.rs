@@ -1,6 +1,7 @@
 //! How a task type is run: its command, and the environment its handler finds.
 
 use crate::api::Lease;
+use crate::process::Limits;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -39,6 +40,8 @@ pub struct HandlerSpec {
     pub fatal_exit_codes: Vec<i32>,
     /// Exit statuses that another attempt may change, whatever the list above says.
     pub retryable_exit_codes: Vec<i32>,
+    /// What it may use, and as whom it runs.
+    pub limits: Limits,
 }
 
 impl Default for HandlerSpec {
@@ -51,6 +54,7 @@ impl Default for HandlerSpec {
             log_max: LOG_BYTES_MAX,
             fatal_exit_codes: FATAL_EXIT_CODES.to_vec(),
             retryable_exit_codes: Vec::new(),
+            limits: Limits::default(),
         }
     }
 }
@@ -89,6 +93,10 @@ pub(crate) fn environment(
         if let Some(value) = own.get(&OsString::from(name)) {
             env.insert(name.into(), value.clone());
         }
+    }
+    if let Some((name, home)) = spec.limits.identity.as_ref().and_then(|it| it.entry.as_ref()) {
+        env.insert("USER".into(), name.into());
+        env.insert("HOME".into(), home.into());
     }
     env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
     let mut fact = |name: &str, value: String| env.insert(name.into(), value.into());

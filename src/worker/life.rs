@@ -7,20 +7,21 @@ use super::crew::{Begun, Work};
 use super::duty::Duty;
 use super::events::{self, Event, Events, report};
 use super::handler::{HandlerSpec, environment};
-use super::outcome::Exit;
+use super::outcome::{Exit, Memory};
 use super::output::{LastLine, Sink};
 use super::stopping::Push;
 use super::threads::{self, ThreadStart};
-use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord};
+use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord, Usage};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Outcome;
-use crate::process::{self, Adoption, Found, Look, Start, StartError};
+use crate::process::{self, Adoption, Found, Look, Start, StartError, Started, group};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +70,10 @@ impl Duty {
             payload: lease.payload.get().as_bytes().to_vec(),
             checkpoint: lease.checkpoint.as_ref().map(|data| data.get().as_bytes().to_vec()),
             run_dir: self.run_dir.clone(),
+            store: self.state.store.clone(),
+            task: lease.task,
             fence,
+            limits: spec.limits.clone(),
         };
         let (reply, result) = oneshot::channel();
         let events = self.events.clone();
@@ -122,6 +126,10 @@ impl Duty {
         match result {
             Ok(begun) => {
                 attempt.begin(begun.process().clone(), now);
+                if let Begun::Process(started) = &begun {
+                    let has_groups = self.crew.processes().is_some_and(|crew| crew.has_groups);
+                    note_group(attempt, started, has_groups);
+                }
                 self.state.beat_at = self.state.beat_at.min(now + STARTED_TOLD_AFTER);
                 listen(attempt, begun, sink, &self.events, now);
             }
@@ -285,23 +293,22 @@ impl Duty {
         let leaders: BTreeSet<u32> = leaders.map(|process| process.pid).collect();
         let adoption = self.crew.processes().map(|crew| crew.adoption);
         let reaper = adoption.and_then(Adoption::parent);
-        let may_have_left = adoption.is_some_and(Adoption::any);
+        let has_orphans = adoption.is_some_and(Adoption::any);
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return false };
+        let may_have_left = has_orphans || attempt.group.as_deref().is_some_and(may_live);
         let look = if may_have_left {
             attempt.mark(reaper, leaders, is_sole).look()
         } else {
             Ok(Look::default())
         };
         match look {
-            Ok(look)
-                if look.is_clear() || (look.found.is_empty() && attempt.is_long_quiet(now)) =>
-            {
+            Ok(look) if look.is_clear() || (look.shows_nothing() && attempt.is_long_quiet(now)) => {
                 reap(attempt);
                 attempt.all_gone(now);
                 true
             }
             Ok(look) => {
-                if !look.found.is_empty() {
+                if !look.shows_nothing() {
                     attempt.is_not_quiet();
                     kill(attempt, &look.found);
                 }
@@ -324,10 +331,10 @@ impl Duty {
             reader.abort();
         }
         let (sink, events) = (attempt.sink.clone(), self.events.clone());
-        let tmp = process::tmp_dir(&self.run_dir, fence);
+        let run_dir = self.run_dir.clone();
         spawn_local(async move {
             if let Some(sink) = sink {
-                sink.close(&tmp, LOG_WITHIN).await;
+                sink.close(run_dir, LOG_WITHIN).await;
             }
             report(&events, Event::LogClosed(fence)).await;
         });
@@ -420,6 +427,9 @@ fn signal_group(attempt: &Attempt, signals: &[Signal]) {
 
 fn kill(attempt: &mut Attempt, found: &[Found]) {
     signal_group(attempt, &[Signal::KILL]);
+    if let Some(Err(error)) = attempt.group.as_deref().map(group::kill) {
+        tracing::warn!(fence = %attempt.lease.fence, %error, "cannot kill its control group");
+    }
     let mut note = Vec::new();
     for process in found {
         if let Err(error) = process.kill() {
@@ -435,10 +445,45 @@ fn kill(attempt: &mut Attempt, found: &[Found]) {
     }
 }
 
-fn reap(attempt: &Attempt) {
-    let Some(pid) = attempt.process.as_ref().and_then(|process| pid(process.pid)) else { return };
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    if let Err(error) = rustix::process::waitid(WaitId::Pid(pid), options) {
-        tracing::warn!(fence = %attempt.lease.fence, %error, "cannot reap the handler");
+/// Notes the control group that a handler has entered, if it has.
+fn note_group(attempt: &mut Attempt, started: &Started, has_groups: bool) {
+    attempt.group.clone_from(&started.group);
+    if started.memory_is_counted {
+        attempt.memory = Memory::Counted;
+    }
+    if has_groups && attempt.group.is_none() {
+        let fence = attempt.lease.fence;
+        tracing::warn!(%fence, "it could not enter a control group, and runs without");
+    }
+}
+
+/// Whether something of a group may live; what cannot be told is looked for.
+fn may_live(group: &Path) -> bool {
+    group::is_populated(group).unwrap_or(true)
+}
+
+/// Takes the end of a leader of which nothing is left, and what the kernel counted for it.
+fn reap(attempt: &mut Attempt) {
+    let Some(pid) = attempt.process.as_ref().map(|process| process.pid) else { return };
+    let fence = attempt.lease.fence;
+    match process::reap(pid) {
+        Ok(used) => {
+            attempt.usage =
+                used.map(|used| Usage { peak_memory: used.peak_memory, cpu_ms: used.cpu });
+        }
+        Err(error) => tracing::warn!(%fence, %error, "cannot reap the handler"),
+    }
+    let Some(group) = &attempt.group else { return };
+    let counted = group::counted(group);
+    if attempt.memory == Memory::Counted && 0 < counted.oom_kills {
+        attempt.memory = Memory::Exhausted;
+    }
+    if let Some(usage) = &mut attempt.usage {
+        usage.peak_memory = counted.peak_memory.unwrap_or(usage.peak_memory);
+        // What nobody waited for is in the group's figure alone.
+        usage.cpu_ms = usage.cpu_ms.max(counted.cpu.unwrap_or_default());
+    }
+    if let Err(error) = group::remove(group) {
+        tracing::warn!(%fence, %error, "its control group stays until its claim goes");
     }
 }

@@ -1,9 +1,11 @@
 //! What the end of a handler means.
 
 use super::handler::HandlerSpec;
-use crate::api::StopWord;
+use crate::api::{StopWord, Usage};
 use crate::kernel::status::Outcome;
 use crate::limits::ERROR_TEXT_BYTES_MAX;
+use crate::process::Limits;
+use crate::units;
 use rustix::process::Signal;
 
 /// How a handler ended.
@@ -41,6 +43,28 @@ pub(super) struct Facts<'a> {
     pub(super) spec: &'a HandlerSpec,
     /// The last line on standard error that was not empty.
     pub(super) last_line: &'a str,
+    /// The limit it ran into, in words.
+    pub(super) breach: Option<&'a str>,
+}
+
+/// What is known of the limits of an attempt that has ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Means<'a> {
+    pub(super) limits: &'a Limits,
+    pub(super) usage: Option<Usage>,
+    pub(super) memory: Memory,
+}
+
+/// How the memory of an attempt is bounded, where it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// By the address space of each process.
+    #[default]
+    Spaces,
+    /// By its control group.
+    Counted,
+    /// By its control group, and the kernel killed it for that.
+    Exhausted,
 }
 
 /// The outcome of an attempt and its error in words.
@@ -57,7 +81,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> (Outcome, Option<String>) {
             (outcome, message.clone())
         }
         (_, Exit::Code(0) | Exit::Returned) => return (Outcome::Success, None),
-        (_, exit) => (classify(exit, facts.spec), describe(exit, facts.last_line)),
+        (_, exit) => (classify(exit, facts.spec), describe(exit, facts)),
     };
     (outcome, Some(shorten(text)))
 }
@@ -81,7 +105,7 @@ fn classify(exit: Exit, spec: &HandlerSpec) -> Outcome {
     }
 }
 
-fn describe(exit: Exit, last_line: &str) -> String {
+fn describe(exit: Exit, facts: &Facts<'_>) -> String {
     let end = match exit {
         Exit::Code(code) => format!("exit status {code}"),
         Exit::Signal(number) => match signal_name(number) {
@@ -90,7 +114,45 @@ fn describe(exit: Exit, last_line: &str) -> String {
         },
         Exit::Returned => "it came back".to_owned(),
     };
-    if last_line.is_empty() { end } else { format!("{end}: {last_line}") }
+    let last_line = Some(facts.last_line).filter(|line| !line.is_empty());
+    let parts = [Some(end.as_str()), facts.breach, last_line];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(": ")
+}
+
+/// A shell whose command was ended by a signal ends with 128 and its number.
+fn is_by(exit: Exit, signal: Signal) -> bool {
+    exit == Exit::Signal(signal.as_raw()) || exit == Exit::Code(128 + signal.as_raw())
+}
+
+/// The limit that an attempt which did not end well ran into, as far as that can be known.
+///
+/// Certain where a control group counts its memory and where the kernel signals that its processor
+/// time is over. An address space that is full only makes calls fail, so there the figures are
+/// told when they come near, and the handler's own words are all that remains otherwise.
+pub(super) fn breach(exit: Exit, means: &Means<'_>) -> Option<String> {
+    if matches!(exit, Exit::Code(0) | Exit::Returned) {
+        return None;
+    }
+    let Means { limits, usage, memory } = means;
+    if let Some(most) = limits.memory {
+        let most_shown = units::bytes(most);
+        if *memory == Memory::Exhausted {
+            return Some(format!("out of memory, its limit `memory` is {most_shown}"));
+        }
+        let peak = usage.map_or(0, |usage| usage.peak_memory);
+        if *memory == Memory::Spaces && most / 4 * 3 <= peak {
+            let peak = units::bytes(peak);
+            return Some(format!(
+                "it held {peak}, near its limit `memory` of {most_shown} of address space"
+            ));
+        }
+    }
+    let most = limits.cpu_time?;
+    let used_up = usage.is_some_and(|usage| most <= usage.cpu_ms) && is_by(exit, Signal::KILL);
+    (used_up || is_by(exit, Signal::XCPU)).then(|| {
+        let most = units::format_duration(most);
+        format!("its limit of processor time, `cpu_time`, is {most}")
+    })
 }
 
 fn signal_name(number: i32) -> Option<&'static str> {

@@ -4,17 +4,20 @@
 //! for a moment: between pipe and thread an attempt has [`BUFFER_BYTES_MAX`] of room, and when
 //! the log has taken nothing for [`PATIENCE`] the output is dropped and counted.
 //!
-//! A log that outgrows its limit keeps its first half limit, then a line that says how many bytes
-//! are missing, then the latest bytes. It is so at every moment, also after a crash.
+//! A log that outgrows its limit keeps its first quarter limit, then a line that says how many
+//! bytes are missing, then the latest bytes. It is so at every moment, also after a crash, and for
+//! whoever reads it meanwhile: what is cut takes the log's name as a new file.
 
 use crate::kernel::ids::Fence;
+use crate::process;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread;
@@ -50,7 +53,7 @@ pub(super) enum Job {
     /// Bytes for a log, and how many were dropped before them.
     Bytes { fence: Fence, bytes: Vec<u8>, missed: u64, room: Option<OwnedSemaphorePermit> },
     /// A log ends, and the attempt's directory with it.
-    Close { fence: Fence, missed: u64, tmp: PathBuf, done: oneshot::Sender<()> },
+    Close { fence: Fence, missed: u64, run_dir: PathBuf, done: oneshot::Sender<()> },
 }
 
 /// Starts the thread that writes logs. It ends when every sender is gone.
@@ -76,18 +79,15 @@ fn work(logs: &mut BTreeMap<Fence, Log>, job: Job) {
             }
             drop(room);
         }
-        Job::Close { fence, missed, tmp, done } => {
+        Job::Close { fence, missed, run_dir, done } => {
             if let Some(mut log) = logs.remove(&fence) {
                 log.take(&[], missed);
             }
             if done.send(()).is_err() {
                 tracing::debug!(%fence, "the log was closed late");
             }
-            match fs::remove_dir_all(&tmp) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(%fence, %error, dir = %tmp.display(), "cannot remove it");
-                }
-                _ => {}
+            if let Err(error) = process::remove_tmp(&run_dir, fence) {
+                tracing::warn!(%fence, %error, "its temporary directory stays");
             }
         }
     }
@@ -120,12 +120,12 @@ impl Log {
     }
 
     /// Appends bytes. What cannot be written is counted, and told in the log once it can be.
-    fn take(&mut self, bytes: &[u8], missed: u64) {
+    fn take(&mut self, mut bytes: &[u8], missed: u64) {
         self.missed += missed;
-        match self.write(bytes) {
+        match self.write(&mut bytes) {
             Ok(()) => self.failing = false,
             Err(error) => {
-                self.missed += u64::try_from(bytes.len()).unwrap_or(0);
+                self.missed += length_of(bytes);
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(log = %self.path.display(), %error, "cannot write the log");
                 }
@@ -133,15 +133,22 @@ impl Log {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Appends bytes piece by piece; those that are left when it fails are not in the log.
+    fn write(&mut self, bytes: &mut &[u8]) -> io::Result<()> {
         self.ready()?;
         if 0 < self.missed {
             let marker = marker(self.missed);
             self.append(marker.as_bytes())?;
             self.missed = 0;
         }
-        self.append(bytes)?;
-        if self.max < self.length { self.shorten() } else { Ok(()) }
+        let piece = usize::try_from(self.max / 4).unwrap_or(usize::MAX);
+        while let Some((first, rest)) = bytes.split_at_checked(bytes.len().min(piece))
+            && !first.is_empty()
+        {
+            self.append(first)?;
+            *bytes = rest;
+        }
+        Ok(())
     }
 
     /// Opens the file, anew when somebody removed it.
@@ -158,44 +165,67 @@ impl Log {
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let file = file.open(&self.path)?;
         self.length = file.metadata()?.len();
-        self.marker = 0;
+        (self.marker, self.cut) = (0, 0);
         self.file = Some(file);
         Ok(())
     }
 
+    /// Appends a piece of at most a quarter of the limit, after making room for it if need be.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.max < self.length + length_of(bytes) {
+            self.shorten()?;
+        }
         let Some(file) = &self.file else { return Err(io::ErrorKind::NotFound.into()) };
         file.write_all_at(bytes, self.length)?;
-        self.length += u64::try_from(bytes.len()).unwrap_or(0);
+        self.length += length_of(bytes);
         Ok(())
     }
 
     /// Cuts the middle out: head, marker, and a quarter of the limit of the latest bytes stay.
+    ///
+    /// They are written beside the log and take its name when they are all there, so whoever reads
+    /// meanwhile has the old one to its end.
     fn shorten(&mut self) -> io::Result<()> {
-        let Some(file) = &self.file else { return Ok(()) };
-        let head = self.max / 2;
+        let Some(old) = &self.file else { return Ok(()) };
+        let head = self.max / 4;
         let from = self.length.saturating_sub(self.max / 4);
-        self.cut += from.saturating_sub(head + self.marker);
-        let marker = marker(self.cut);
-        let marker_length = u64::try_from(marker.len()).unwrap_or(0);
-        let to = head + marker_length;
-        if from < to {
-            return Ok(());
-        }
-        file.write_all_at(marker.as_bytes(), head)?;
-        let mut piece = vec![0; CHUNK_BYTES];
-        let mut moved = 0;
-        while from + moved < self.length {
-            let read = file.read_at(&mut piece, from + moved)?;
-            let Some(bytes) = piece.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
-            file.write_all_at(bytes, to + moved)?;
-            moved += u64::try_from(read).unwrap_or(0);
-        }
-        file.set_len(to + moved)?;
-        self.length = to + moved;
-        self.marker = marker_length;
+        let cut = self.cut + from.saturating_sub(head + self.marker);
+        let marker = marker(cut);
+        let beside = self.path.with_extension("log.new");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        let new = options.open(&beside)?;
+        let behind = head + length_of(marker.as_bytes());
+        let copied = copy(old, 0..head, &new, 0)
+            .and_then(|_| new.write_all_at(marker.as_bytes(), head))
+            .and_then(|()| copy(old, from..self.length, &new, behind))
+            .and_then(|copied| Ok(rustix::fs::rename(&beside, &self.path).map(|()| copied)?))
+            .inspect_err(|_| drop(fs::remove_file(&beside)))?;
+        self.length = behind + copied;
+        self.marker = length_of(marker.as_bytes());
+        self.cut = cut;
+        self.file = Some(new);
         Ok(())
     }
+}
+
+/// Copies a range to a place in another file; how many bytes there were.
+fn copy(from: &File, range: Range<u64>, to: &File, at: u64) -> io::Result<u64> {
+    let mut piece = vec![0; CHUNK_BYTES];
+    let mut done = 0;
+    while range.start + done < range.end {
+        let left = usize::try_from(range.end - range.start - done).unwrap_or(CHUNK_BYTES);
+        let room = piece.get_mut(..left.min(CHUNK_BYTES)).unwrap_or_default();
+        let read = from.read_at(room, range.start + done)?;
+        let Some(bytes) = room.get(..read).filter(|bytes| !bytes.is_empty()) else { break };
+        to.write_all_at(bytes, at + done)?;
+        done += length_of(bytes);
+    }
+    Ok(done)
+}
+
+fn length_of(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(0)
 }
 
 fn marker(bytes: u64) -> String {
@@ -233,9 +263,9 @@ impl Sink {
 
     /// Ends the log; returns once everything is in the file, or when that takes longer than
     /// `within`.
-    pub(super) async fn close(&self, tmp: &Path, within: Duration) {
+    pub(super) async fn close(&self, run_dir: PathBuf, within: Duration) {
         let (done, closed) = oneshot::channel();
-        let job = Job::Close { fence: self.fence, missed: 0, tmp: tmp.to_owned(), done };
+        let job = Job::Close { fence: self.fence, missed: 0, run_dir, done };
         let closing = async {
             self.send(job).await;
             closed.await

@@ -12,7 +12,7 @@ use super::reload::Reload;
 use crate::api::{OfferRequest, RegisterRequest};
 use crate::client::Client;
 use crate::limits::LEASES_PER_REQUEST_MAX;
-use crate::process::{self, Adoption, Spawner, WorkerLock};
+use crate::process::{self, Adoption, Groups, Spawner, WorkerLock};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -40,6 +40,9 @@ pub struct WorkerOptions {
     pub name: String,
     /// Attempts it runs at once.
     pub slots: u32,
+    /// Bytes of memory beyond which it finishes what it runs and ends; looked at with each
+    /// heartbeat.
+    pub memory_max: Option<u64>,
     /// The handlers by task type; `exec` is added.
     pub handlers: BTreeMap<String, HandlerSpec>,
     /// How to take up a changed config; none leaves it as it is.
@@ -61,10 +64,21 @@ pub struct WorkerOptions {
 /// # After a crash
 /// The kernel frees the worker's lock and kills its handlers' leaders; the engine sweeps the rest.
 pub fn run(options: WorkerOptions) -> Result<(), WorkerError> {
-    let WorkerOptions { data_dir, socket, name, slots, .. } = options;
+    let WorkerOptions { data_dir, socket, name, slots, memory_max, .. } = options;
     let WorkerOptions { handlers, reload, environment, lifeline, probe, .. } = options;
     let (stopper, signals) = (None, true);
-    let post = Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals };
+    let post = Post {
+        data_dir,
+        socket,
+        name,
+        slots,
+        memory_max,
+        reload,
+        lifeline,
+        probe,
+        stopper,
+        signals,
+    };
     serve(post, Hands::Commands { handlers, environment })
 }
 
@@ -74,6 +88,8 @@ pub(super) struct Post {
     pub(super) socket: PathBuf,
     pub(super) name: String,
     pub(super) slots: u32,
+    /// Bytes of memory beyond which it retires.
+    pub(super) memory_max: Option<u64>,
     /// How to take up a changed config; none leaves it as it is.
     pub(super) reload: Option<Reload>,
     pub(super) lifeline: Option<OwnedFd>,
@@ -109,7 +125,8 @@ fn host(doing: &'static str) -> impl Fn(io::Error) -> WorkerError {
 }
 
 async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
-    let Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals } = post;
+    let Post { data_dir, socket, name, slots, memory_max, reload, lifeline, probe, .. } = post;
+    let Post { stopper, signals, .. } = post;
     let run_dir = run_dir(&data_dir).map_err(host("cannot prepare the data directory"))?;
     let data_dir = run_dir.parent().unwrap_or(&run_dir).to_owned();
     let lock = WorkerLock::take(&run_dir).map_err(host("cannot take the worker's lock"))?;
@@ -142,6 +159,7 @@ async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
     let duty = Duty {
         link: Rc::new(Link::new(Client::new(socket))),
         crew,
+        memory_max,
         logs,
         events,
         data_dir,
@@ -159,16 +177,39 @@ async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
     Ok(())
 }
 
+/// The place of the attempts' control groups, or a word about why there is none.
+fn control_groups(handlers: &BTreeMap<String, HandlerSpec>) -> Option<Groups> {
+    let wants_controllers = handlers.values().any(|spec| spec.limits.wants_controllers());
+    match Groups::find(wants_controllers) {
+        Ok(groups) => {
+            if let Some(why) = groups.note() {
+                tracing::info!(
+                    "limits of memory or processes are kept without control groups: {why}"
+                );
+            }
+            Some(groups)
+        }
+        Err(why) => {
+            tracing::info!(
+                "no control groups: {why}; what a handler leaves is found by other marks"
+            );
+            None
+        }
+    }
+}
+
 /// Whatever the handlers need to run.
 fn crew(hands: Hands) -> Result<Crew, WorkerError> {
     match hands {
         Hands::Commands { mut handlers, environment } => {
             let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
             // As many slots as a later config may name.
-            let spawner = Spawner::new(LEASES_PER_REQUEST_MAX);
+            let groups = control_groups(&handlers);
+            let has_groups = groups.is_some();
+            let spawner = Spawner::new(LEASES_PER_REQUEST_MAX, groups);
             let spawner = spawner.map_err(host("cannot start the spawn thread"))?;
             handlers.entry(EXEC.into()).or_default();
-            Ok(Crew::Processes(Processes { handlers, environment, spawner, adoption }))
+            Ok(Crew::Processes(Processes { handlers, environment, spawner, adoption, has_groups }))
         }
         // The children of the program are its own: nothing is adopted and nobody else's reaped.
         Hands::Code(handlers) => Ok(Crew::Threads(handlers)),

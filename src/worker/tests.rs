@@ -4,15 +4,16 @@
 
 use super::control::{Channel, Line, Request, depth};
 use super::handler::HandlerSpec;
-use super::outcome::{Exit, Facts, Word, decide, shorten};
+use super::outcome::{Exit, Facts, Means, Memory, Word, breach, decide, shorten};
 use super::output::{Job, Sink};
 use super::stopping::Push::{Kill, Terminate};
 use super::stopping::{Graces, Push, Stopping};
 use super::task_cmd::{self, Inside, TaskCommand, TaskCommandError};
-use crate::api::StopWord;
+use crate::api::{StopWord, Usage};
 use crate::kernel::ids::{Fence, Millis, Seq};
 use crate::kernel::status::Outcome;
 use crate::limits::ERROR_TEXT_BYTES_MAX;
+use crate::process::Limits;
 use serde_json::value::RawValue;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -71,7 +72,7 @@ fn every_way_to_end_has_its_outcome() {
     let plain = HandlerSpec::default();
     let error = |retryable| Word::Error { message: "m".into(), retryable };
     let decide = |exit, word: Option<&Word>, stop, spec: &HandlerSpec| {
-        decide(&Facts { exit, word, stop, spec, last_line: "" }).0
+        decide(&Facts { exit, word, stop, spec, last_line: "", breach: None }).0
     };
     let cases = [
         (Exit::Code(0), None, None, &plain, Outcome::Success),
@@ -163,6 +164,46 @@ fn a_log_that_takes_nothing_does_not_hold_its_handler_for_ever_and_every_byte_is
     }
     assert!(0 < kept && 0 < dropped, "{kept} kept, {dropped} dropped");
     assert_eq!(kept + dropped, PRINTED);
+}
+
+// spec: HND-051, HND-052
+#[test]
+fn the_limit_that_an_attempt_ran_into_is_named_as_far_as_it_can_be_known() {
+    const MIB: u64 = 1 << 20;
+    let limits =
+        Limits { memory: Some(100 * MIB), cpu_time: Some(Millis(5000)), ..Limits::default() };
+    let told = |exit, memory, peak, cpu| {
+        let usage = Some(Usage { peak_memory: peak * MIB, cpu_ms: Millis(cpu) });
+        breach(exit, &Means { limits: &limits, usage, memory }).unwrap_or_default()
+    };
+    let memory = "out of memory, its limit `memory` is 100 MiB";
+    let near = "it held 80 MiB, near its limit `memory` of 100 MiB of address space";
+    let cpu = "its limit of processor time, `cpu_time`, is 5s";
+    for (exit, bound, peak, cpu_ms, expected) in [
+        (Exit::Signal(9), Memory::Exhausted, 99, 0, memory),
+        (Exit::Code(137), Memory::Exhausted, 99, 0, memory),
+        (Exit::Code(1), Memory::Counted, 99, 0, ""),
+        (Exit::Code(1), Memory::Spaces, 80, 0, near),
+        (Exit::Signal(6), Memory::Spaces, 74, 0, ""),
+        (Exit::Code(0), Memory::Spaces, 99, 9000, ""),
+        (Exit::Signal(24), Memory::Spaces, 1, 0, cpu),
+        (Exit::Code(152), Memory::Spaces, 1, 0, cpu),
+        (Exit::Signal(9), Memory::Spaces, 1, 5000, cpu),
+        (Exit::Signal(9), Memory::Spaces, 1, 4999, ""),
+        (Exit::Code(1), Memory::Spaces, 1, 9000, ""),
+    ] {
+        assert_eq!(told(exit, bound, peak, cpu_ms), expected, "{exit:?} {bound:?}");
+    }
+    let spec = HandlerSpec::default();
+    let facts = Facts {
+        exit: Exit::Code(137),
+        word: None,
+        stop: None,
+        spec: &spec,
+        last_line: "Killed",
+        breach: Some("out of memory"),
+    };
+    assert_eq!(decide(&facts).1.unwrap(), "exit status 137: out of memory: Killed");
 }
 
 /// Says a command to a worker that answers with `answers`, the mark put in for `MARK`.

@@ -94,23 +94,23 @@ fn a_state_of_the_past_is_shown_to_people() {
         &bench,
         &["state", "--at", "9", "--task", "1"],
         &expect![[r#"
-        exit 0
-        state at sequence 9, 2026-03-14 02:10:00
-        task 1  fetch  RUNNING  created 2026-03-14 02:10:00  (now)
-          payload     {   "größe": 12345678901234567890.10 ,"s":"a\nb" }
-          checkpoint  {"cursor":"o_99123"}
+            exit 0
+            state at sequence 9, 2026-03-14 02:10:00
+            task 1  fetch  RUNNING  created 2026-03-14 02:10:00  (now)
+              payload     {   "größe": 12345678901234567890.10 ,"s":"a\nb" }
+              checkpoint  {"cursor":"o_99123"}
 
-          02:10:00.020  PENDING               created          uid 1000
-          02:10:00.035  PENDING   → RUNNING   dispatched       worker 2
-          02:10:00.065  RUNNING   → RETRYING  retryable_error  next run in 1 min 14 s; HTTP 502 (worker 2)
-          02:10:00.075  RETRYING                               made due at once (uid 1000)
-          02:10:00.085  RETRYING  → RUNNING   dispatched       worker 2
+              02:10:00.020  PENDING               created          uid 1000
+              02:10:00.035  PENDING   → RUNNING   dispatched       worker 2
+              02:10:00.065  RUNNING   → RETRYING  retryable_error  next run in 1 min 14 s; HTTP 502 (worker 2)
+              02:10:00.075  RETRYING                               made due at once (uid 1000)
+              02:10:00.085  RETRYING  → RUNNING   dispatched       worker 2
 
-          attempt  started         ran  waited  end        exit  worker  log
-                1  02:10:00.045  20 ms   14 ms  retryable    75  2       logs/1/1.log
-                2  02:10:00.085      –   10 ms  running       –  2       logs/1/2.log
-          midwatch log 1 --attempt N
-    "#]],
+              attempt  started         ran  waited  end        exit  memory  cpu  worker  log
+                    1  02:10:00.045  20 ms   14 ms  retryable    75       –    –  2       logs/1/1.log
+                    2  02:10:00.085      –   10 ms  running       –       –    –  2       logs/1/2.log
+              midwatch log 1 --attempt N
+        "#]],
     );
     check(
         &bench,
@@ -128,7 +128,7 @@ fn a_task_of_the_past_has_the_fields_that_show_gives() {
     bench.full_history();
     bench.close();
     let state = document(&bench, &["state", "--at", "4", "--json"]);
-    expect![[r#"{"after":null,"checkpoint":[1],"created_at":"2026-03-14T02:10:00.020Z","error":null,"executor_id":2,"id":1,"key":"nightly-2026","lease_expire_time":"2026-03-14T02:11:00.035Z","lost_count":0,"max_retry":1,"next_run_time":null,"payload":{"größe":1.2345678901234567e+19,"s":"a\nb"},"priority":-3,"progress":null,"result":null,"retry_count":0,"retry_of":null,"schedule":null,"status":"RUNNING","status_since":"2026-03-14T02:10:00.035Z","stop_requested":null,"timeout":"10m","type":"fetch","updated_at":"2026-03-14T02:10:00.035Z"}"#]].assert_eq(&state["tasks"][0].to_string());
+    expect![[r#"{"after":null,"checkpoint":[1],"created_at":"2026-03-14T02:10:00.020Z","error":null,"executor_id":2,"id":1,"key":"nightly-2026","lease_expire_time":"2026-03-14T02:11:00.035Z","lost_count":0,"max_retry":1,"next_run_time":null,"payload":{"größe":1.2345678901234567e+19,"s":"a\nb"},"priority":-3,"progress":null,"result":null,"retry_count":0,"retry_of":null,"schedule":null,"status":"RUNNING","status_since":"2026-03-14T02:10:00.035Z","stop_requested":null,"timeout":"10m","type":"fetch","updated_at":"2026-03-14T02:10:00.035Z","usage":null}"#]].assert_eq(&state["tasks"][0].to_string());
     expect![[r#"{"holds":[{"fence":4,"progress":null,"since":"2026-03-14T02:10:00.035Z","task":1,"type":"fetch"}],"host":"relay-7","id":2,"name":"w1","pid":700,"silent_ms":null,"slots":8,"status":"alive","types":["fetch"],"version":"0.1.0"}"#]].assert_eq(&state["workers"][0].to_string());
     let one = document(&bench, &["state", "--at", "11", "--json", "--task", "1"]);
     assert_eq!(one["task"]["status"], "DEAD");
@@ -225,10 +225,10 @@ fn the_figures_add_up() {
               compact    would free 10 KiB
 
               KIND                   RECORDS        SIZE  SHARE
-              submitted                    4       413 B   26 %
+              submitted                    4       413 B   25 %
               leased                       4       256 B   16 %
               moved                        5       215 B   13 %
-              ended                        3       185 B   11 %
+              ended                        3       197 B   12 %
               worker_joined                1       109 B    6 %
               heard                        1        83 B    5 %
               worker_moved                 2        80 B    5 %

@@ -14,7 +14,7 @@ use midwatch::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId
 use midwatch::kernel::ids::{ProcessId, Seq, WorkerId};
 use midwatch::kernel::rules::Rules;
 use midwatch::kernel::status::{Outcome, Reason};
-use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
+use midwatch::kernel::task::{Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
     Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, TypeAct,
@@ -213,6 +213,8 @@ impl Bench {
             signal: None,
             result: (outcome == Outcome::Success).then(|| r#"{"rows":41}"#.into()),
             error: (outcome != Outcome::Success).then(|| "HTTP 502".into()),
+            usage: (outcome == Outcome::Success)
+                .then_some(Usage { peak_memory: 41 << 20, cpu_ms: Millis(1300) }),
         };
         self.ask_one(Command::End { proof, report });
     }

@@ -377,7 +377,7 @@ fn a_dump_holds_every_field_and_no_secret() {
         {"seq":12,"at":"2026-03-14T02:10:00.105Z","life":105,"service":105,"by":"uid 1000","event":"submitted","task":2,"spec":{"type":"fetch","payload":{   "größe": 12345678901234567890.10 ,"s":"a\nb" },"priority":-3,"max_retry":1,"timeout":600000,"retry_of":1,"checkpoint":{"cursor":"o_99123"}},"due":105}
         {"seq":13,"at":"2026-03-14T02:10:00.115Z","life":115,"service":115,"by":"worker 2","event":"leased","task":2,"fence":13,"worker":2,"ends":60115}
         {"seq":14,"at":"2026-03-14T02:10:00.125Z","life":125,"service":125,"by":"worker 2","event":"refused","task":2,"fence":1,"act":"result"}
-        {"seq":15,"at":"2026-03-14T02:10:00.135Z","life":135,"service":135,"by":"worker 2","event":"ended","task":2,"fence":13,"outcome":"success","to":"SUCCESS","reason":"completed","exit_code":0,"result":{"rows":41}}
+        {"seq":15,"at":"2026-03-14T02:10:00.135Z","life":135,"service":135,"by":"worker 2","event":"ended","task":2,"fence":13,"outcome":"success","to":"SUCCESS","reason":"completed","exit_code":0,"result":{"rows":41},"usage":{"peak_memory":42991616,"cpu_ms":1300}}
         {"seq":16,"at":"2026-03-14T02:10:00.145Z","life":145,"service":145,"by":"uid 1000","event":"submitted","task":3,"spec":{"type":"fetch","payload":null,"priority":100,"max_retry":5,"at":"2026-03-14T03:10:00.135Z"},"due":3600135}
         {"seq":17,"at":"2026-03-14T02:10:00.155Z","life":155,"service":155,"by":"uid 1000","event":"moved","task":3,"to":"PAUSED","reason":"user_pause"}
         {"seq":18,"at":"2026-03-14T02:10:00.165Z","life":165,"service":165,"by":"uid 1000","event":"moved","task":3,"to":"PENDING","reason":"user_resume"}

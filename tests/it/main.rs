@@ -26,6 +26,7 @@ mod journal_state;
 mod journal_store;
 mod journal_threads;
 mod journal_tool;
+mod limits;
 mod process;
 mod server;
 mod spec_limits;

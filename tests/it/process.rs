@@ -3,41 +3,77 @@
 use crate::eventually::eventually;
 use midwatch::api::ProcessId;
 use midwatch::kernel::ids::{Fence, TaskId};
-use midwatch::process::{self, Held, Mark, Spawner, Start, StartError, Started, Swept};
+use midwatch::process::{self, Groups, Held, Limits, Mark};
+use midwatch::process::{Spawner, Start, StartError, Started, Swept};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 use std::sync::mpsc::sync_channel;
 
-const STORE: &str = "5eed0000000000000000000000000000";
+/// The store's uuid: of each run its own, so that no run sweeps the processes of another.
+pub(crate) fn store() -> &'static str {
+    static STORE: OnceLock<String> = OnceLock::new();
+    STORE.get_or_init(|| format!("{:032x}", rand::random::<u128>()))
+}
 
 /// A `run` directory and a spawn thread.
-struct Bench {
-    dir: tempfile::TempDir,
+pub(crate) struct Bench {
+    _leftovers: Leftovers,
+    _dir: tempfile::TempDir,
+    run_dir: PathBuf,
     spawner: Spawner,
 }
 
+/// Ends what a bench has started, and removes its control groups.
+struct Leftovers(PathBuf);
+
+impl Drop for Leftovers {
+    fn drop(&mut self) {
+        let boot = process::boot_id().unwrap();
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if let Ok(fence) = entry.file_name().to_string_lossy().parse().map(Fence) {
+                // Whatever the test found is its own affair.
+                let _swept = process::sweep(&self.0, store(), TaskId(1), fence, &boot);
+                let _removed = process::remove(&self.0, fence);
+            }
+        }
+    }
+}
+
 impl Bench {
-    fn new() -> Self {
-        Self { dir: tempfile::tempdir().unwrap(), spawner: Spawner::new(8).unwrap() }
+    pub(crate) fn new() -> Self {
+        Self::with(Groups::find(false).ok())
     }
 
-    fn run_dir(&self) -> &Path {
-        self.dir.path()
+    pub(crate) fn with(groups: Option<Groups>) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let run_dir = dir.path().join("data/run");
+        fs::create_dir_all(&run_dir).unwrap();
+        Self {
+            _leftovers: Leftovers(run_dir.clone()),
+            _dir: dir,
+            run_dir,
+            spawner: Spawner::new(8, groups).unwrap(),
+        }
     }
 
-    fn file(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+    pub(crate) fn run_dir(&self) -> &Path {
+        &self.run_dir
     }
 
-    fn start(&self, fence: u64, command: &[&str]) -> Result<Started, StartError> {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.run_dir.join(name)
+    }
+
+    pub(crate) fn start(&self, fence: u64, command: &[&str]) -> Result<Started, StartError> {
         self.start_with(fence, command, |_| {})
     }
 
-    fn start_with(
+    pub(crate) fn start_with(
         &self,
         fence: u64,
         command: &[&str],
@@ -45,7 +81,7 @@ impl Bench {
     ) -> Result<Started, StartError> {
         let mut env: BTreeMap<OsString, OsString> = BTreeMap::new();
         env.insert("PATH".into(), std::env::var_os("PATH").unwrap());
-        env.insert("MIDWATCH_TOKEN".into(), format!("{STORE}:1:{fence}").into());
+        env.insert("MIDWATCH_TOKEN".into(), format!("{}:1:{fence}", store()).into());
         env.insert("DIR".into(), self.run_dir().into());
         let mut start = Start {
             command: command.iter().map(OsString::from).collect(),
@@ -54,7 +90,10 @@ impl Bench {
             payload: b"{\"n\":1}".to_vec(),
             checkpoint: None,
             run_dir: self.run_dir().to_owned(),
+            store: store().to_owned(),
+            task: TaskId(1),
             fence: Fence(fence),
+            limits: Limits::default(),
         };
         change(&mut start);
         let (sender, receiver) = sync_channel(1);
@@ -62,22 +101,22 @@ impl Bench {
         receiver.recv().unwrap()
     }
 
-    fn sh(&self, fence: u64, script: &str) -> Started {
+    pub(crate) fn sh(&self, fence: u64, script: &str) -> Started {
         self.start(fence, &["sh", "-c", script]).unwrap()
     }
 
-    fn sweep(&self, fence: u64) -> Swept {
+    pub(crate) fn sweep(&self, fence: u64) -> Swept {
         let boot = process::boot_id().unwrap();
-        process::sweep(self.run_dir(), STORE, TaskId(1), Fence(fence), &boot).unwrap()
+        process::sweep(self.run_dir(), store(), TaskId(1), Fence(fence), &boot).unwrap()
     }
 
     #[expect(clippy::unused_self, reason = "it reads like its neighbours")]
-    fn nothing_is_left(&self, fence: u64) -> bool {
-        Mark::by_token(&format!("{STORE}:1:{fence}")).look().unwrap().found.is_empty()
+    pub(crate) fn nothing_is_left(&self, fence: u64) -> bool {
+        Mark::by_token(&format!("{}:1:{fence}", store())).look().unwrap().found.is_empty()
     }
 
     /// The pid that a script wrote into a file of this directory.
-    fn pid_in(&self, name: &str) -> ProcessId {
+    pub(crate) fn pid_in(&self, name: &str) -> ProcessId {
         let pid = eventually(name, || {
             fs::read_to_string(self.file(name)).ok()?.strip_suffix('\n')?.parse().ok()
         });
@@ -85,7 +124,7 @@ impl Bench {
     }
 }
 
-fn output(started: &Started) -> String {
+pub(crate) fn output(started: &Started) -> String {
     let mut text = String::new();
     fs::File::from(started.stdout.try_clone().unwrap()).read_to_string(&mut text).unwrap();
     text
@@ -130,13 +169,13 @@ fn a_claim_names_the_leader_before_its_first_instruction() {
     let bench = Bench::new();
     let started = bench.sh(2, "read -r stat < /proc/self/stat; cat $DIR/2; echo $stat");
     let text = output(&started);
-    let Some(Held::Claim { process, autogroup }) =
+    let Some(Held::Claim { process, autogroup, group }) =
         process::read_claim(bench.run_dir(), Fence(2)).unwrap()
     else {
         panic!("no claim")
     };
     assert_eq!(process, started.process);
-    assert_eq!(autogroup, started.autogroup);
+    assert_eq!((autogroup, group), (started.autogroup, started.group));
     assert!(text.starts_with(&format!("midwatch-claim 1 {} ", process.pid)), "{text}");
     // Its process group and its session bear its own number.
     let after = text.rsplit_once(") ").unwrap().1;
@@ -163,7 +202,7 @@ fn claim_and_tombstone_race_and_exactly_one_wins() {
         let run_dir = bench.run_dir().to_owned();
         let boot = process::boot_id().unwrap();
         let sweeper = std::thread::spawn(move || {
-            process::sweep(&run_dir, STORE, TaskId(1), Fence(fence), &boot).unwrap()
+            process::sweep(&run_dir, store(), TaskId(1), Fence(fence), &boot).unwrap()
         });
         let started = bench.start(fence, &["sleep", "600"]);
         let swept = sweeper.join().unwrap();
@@ -288,16 +327,16 @@ fn a_descendant_that_forks_and_execs_all_the_time_is_not_overlooked() {
 // spec: PRC-020
 #[test]
 fn the_end_of_the_spawn_thread_ends_its_leaders() {
-    let Bench { dir, spawner } = Bench::new();
-    let bench = Bench { dir, spawner };
+    let bench = Bench::new();
     let started = bench.sh(30, "trap '' TERM; sleep 600");
     assert!(process::is_alive(&started.process).unwrap());
-    drop(bench.spawner);
+    let Bench { _leftovers, _dir, run_dir, spawner } = bench;
+    drop(spawner);
     eventually("the leader is dead", || {
         (!process::is_alive(&started.process).unwrap()).then_some(())
     });
     let boot = process::boot_id().unwrap();
-    process::sweep(bench.dir.path(), STORE, TaskId(1), Fence(30), &boot).unwrap();
+    process::sweep(&run_dir, store(), TaskId(1), Fence(30), &boot).unwrap();
 }
 
 #[test]

@@ -44,6 +44,7 @@ const MAPS: &[(&str, &str)] = &[
     ("transition", "Transition"),
     ("attempt", "Attempt"),
     ("attempt-end", "AttemptEnd"),
+    ("usage", "Usage"),
     ("checkpoint", "Checkpoint"),
     ("lease", "Lease"),
 ];

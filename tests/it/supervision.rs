@@ -167,6 +167,23 @@ fn the_process_under_test() {
     std::process::exit(supervisor::run(options).unwrap().into());
 }
 
+// spec: SUP-020
+#[test]
+fn a_worker_that_ends_well_by_itself_is_started_again_and_that_is_no_crash() {
+    let it = Supervisor::start(
+        r#"
+        trap 'exit 0' TERM
+        if [ $role = worker ]; then printf . >&4; exit 0; fi
+        beat
+        "#,
+    );
+    // More often than it may crash before it is parked.
+    it.eventually("ten starts", |it| 10 <= it.count("worker start"));
+    let log = it.log();
+    assert!(9 <= log.matches("ended by itself; starting it again").count(), "{log}");
+    assert!(!log.contains("keeps ending") && !log.contains("ended with exit code"), "{log}");
+}
+
 // spec: SUP-001
 #[test]
 fn a_killed_child_is_started_again_and_the_other_is_left_alone() {

@@ -15,6 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 
 mod ends;
 mod engine_away;
+mod limits;
 mod output;
 mod stops;
 
@@ -110,7 +111,8 @@ impl Drop for Crew {
 /// Starts `midwatch worker` with a config made from the setup.
 fn spawn_worker(setup: &serde_json::Value) -> Child {
     let data_dir = Path::new(setup["data_dir"].as_str().unwrap());
-    let mut config = String::new();
+    let text = |key: &str| setup[key].as_str().unwrap_or_default();
+    let mut config = format!("[worker]\n{}\n", text("worker"));
     for (kind, script) in setup["handlers"].as_object().unwrap() {
         // A JSON array of strings is one in TOML too.
         let command = serde_json::json!(["sh", "-c", script]);
@@ -118,7 +120,8 @@ fn spawn_worker(setup: &serde_json::Value) -> Child {
         config += &format!(
             "[handlers.{kind}]\ncommand = {command}\nlog_max = \"{log_max}B\"\n\
              env = {{ DIR = {dir} }}\nenv_pass = [\"PASSED\"]\n\
-             fatal_exit_codes = [9, 64, 65, 78]\nretryable_exit_codes = [77]\n"
+             fatal_exit_codes = [9, 64, 65, 78]\nretryable_exit_codes = [77]\n{}\n",
+            text("lines")
         );
     }
     let path = data_dir.join("midwatch.toml");

@@ -219,6 +219,7 @@ fn end(proof: Proof) -> Command {
         signal: None,
         result: None,
         error: None,
+        usage: None,
     };
     Command::End { proof, report }
 }

@@ -371,7 +371,8 @@ impl Pair {
         let started = self.dice.one_in(2);
         let expected = self.model.end(lease, way);
         let (exit_code, signal, result, error) = (None, None, None, None);
-        let report = EndReport { outcome, started, exit_code, signal, result, error };
+        let usage = None;
+        let report = EndReport { outcome, started, exit_code, signal, result, error, usage };
         self.ask(Command::End { proof: proof(lease), report }, &expected, |_, _| {});
     }
 

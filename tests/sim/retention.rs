@@ -281,6 +281,7 @@ fn beyond_max_state_new_tasks_are_refused_and_those_that_run_go_on() {
         signal: None,
         result: Some("[1]".into()),
         error: None,
+        usage: None,
     };
     assert!(matches!(house.ask_one(Command::End { proof, report }), Ok(Answer::Ended(_))));
     house.crash();
@@ -308,6 +309,7 @@ fn the_bytes_of_a_task_are_those_of_its_texts_and_a_fixed_part_for_each_piece() 
         signal: None,
         result: None,
         error: Some("no good".into()),
+        usage: None,
     };
     house.ask_one(Command::End { proof, report }).unwrap();
     // The error stands in the task, in its history and in its attempt.

@@ -184,6 +184,7 @@ impl<'a> Script<'a> {
             signal: None,
             result: None,
             error: None,
+            usage: None,
         };
         let request = FinishRequest { ends: vec![end], slots: 0 };
         let path = format!("/v1/workers/{worker}/finish");

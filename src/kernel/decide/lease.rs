@@ -267,6 +267,7 @@ impl<'a> Ask<'a> {
                 || (fate.reason == Reason::LeaseExpired).then(silent),
                 |report| report.error.clone(),
             ),
+            usage: report.and_then(|report| report.usage),
         });
         let mut events = vec![(fate.to, end)];
         if exhausted {

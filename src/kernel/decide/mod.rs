@@ -11,7 +11,7 @@ use super::ids::{Fence, Millis, Moment, ProcessId, Seq, TaskId, Timestamp, Worke
 use super::rules::Rules;
 use super::state::State;
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec};
+use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
 use std::fmt;
@@ -177,6 +177,8 @@ pub struct EndReport {
     pub result: Option<Text>,
     /// Its error.
     pub error: Option<Text>,
+    /// What its processes used.
+    pub usage: Option<Usage>,
 }
 
 /// What a command would change, and what to answer once that is durable.

@@ -19,3 +19,4 @@ mod remains;
 mod silent;
 mod stops;
 mod types;
+mod surroundings;

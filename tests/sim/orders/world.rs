@@ -379,6 +379,7 @@ impl World {
             signal: None,
             result: None,
             error: None,
+            usage: None,
         };
         match self.command(&Command::End { proof, report }) {
             Ok(Answer::Ended(status)) => match self.ends.get(&belief.fence) {
