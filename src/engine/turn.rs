@@ -292,9 +292,9 @@ impl<D: Disk> Engine<D> {
         let mut waiting = std::mem::take(&mut self.waiters);
         let mut unserved = Vec::with_capacity(waiting.len());
         for waiter in waiting.drain(..) {
-            let due = self.state.has_ready() || self.state.worker(waiter.worker).is_none();
             let over = waiter.until <= now.life;
-            let answer = if due || over { self.try_lease(&waiter, now)? } else { None };
+            let due = self.has_something_for(waiter.worker);
+            let answer = if due { self.try_lease(&waiter, now)? } else { None };
             match answer {
                 Some(answer) => {
                     self.held.push(Output::Answers { to: waiter.from, answers: vec![answer] });
@@ -308,6 +308,17 @@ impl<D: Disk> Engine<D> {
         }
         self.waiters = unserved;
         Ok(())
+    }
+
+    /// Whether a waiting worker would get anything, if only the word that it is not known. One that
+    /// would not must not be asked for: it would count as having spoken, turn after turn, though
+    /// it is silent.
+    fn has_something_for(&self, id: WorkerId) -> bool {
+        let Some(worker) = self.state.worker(id) else { return true };
+        let slots = usize::try_from(worker.registration.slots).unwrap_or(usize::MAX);
+        let mut kinds = worker.registration.kinds.iter();
+        self.state.held_count(id) < slots
+            && kinds.any(|kind| self.state.ready(kind).next().is_some())
     }
 
     /// What a waiter gets; none when there is nothing for it yet.

@@ -173,11 +173,6 @@ impl State {
         self.index.ready.get(kind).into_iter().flat_map(Queue::iter)
     }
 
-    /// Whether any task is due.
-    pub fn has_ready(&self) -> bool {
-        0 < self.index.ready_count()
-    }
-
     /// Moves at most `max` tasks whose time has come into the ready sets; whether more remain.
     ///
     /// Changes no fact: where a waiting task is indexed is a reading of the clock, nothing more.

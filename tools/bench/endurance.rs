@@ -95,6 +95,14 @@ impl Processes {
         Ok(())
     }
 
+    /// Waits until the engine has no more open than `before`.
+    fn until_cleared(&self, before: u64) -> Fallible<()> {
+        patiently("the engine keeps broken connections", || {
+            let now = self.engine()?;
+            if now <= before + JITTER { Ok(()) } else { Err("it has more open".into()) }
+        })
+    }
+
     /// Descriptors that the engine has open now.
     fn engine(&self) -> Fallible<u64> {
         let [_, (_, pid, _), _] = &self.all;
@@ -136,10 +144,7 @@ impl Processes {
         for (number, half) in (0..CONNECTIONS).zip(HALVES.iter().cycle()) {
             UnixStream::connect(socket)?.write_all(half.as_bytes())?;
             if number % 200 == 199 {
-                patiently("the engine keeps broken connections", || {
-                    let now = self.engine()?;
-                    if now <= before + JITTER { Ok(()) } else { Err("it has more open".into()) }
-                })?;
+                self.until_cleared(before)?;
                 self.look()?;
             }
         }
