@@ -8,6 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Half of the silence after which a worker is suspect.
 const SILENCE_MS_MIN: u64 = 500;
 
+/// Silences within less than that of each other that are too many.
+const SILENCES_MAX: u32 = 4;
+
 /// What the journal says, record by record, also of tasks that it has forgotten since.
 #[derive(Debug, Default)]
 pub(super) struct Account {
@@ -21,8 +24,8 @@ pub(super) struct Account {
     /// Records by the year that the wall clock showed.
     pub(super) years: BTreeMap<String, usize>,
     pub(super) forgotten: BTreeSet<TaskId>,
-    /// For each worker when it was last found silent, on the service clock.
-    silent: BTreeMap<u64, u64>,
+    /// For each worker when it was last found silent, on the service clock, and how often in a row.
+    silent: BTreeMap<u64, (u64, u32)>,
     wrong: Vec<String>,
 }
 
@@ -133,18 +136,20 @@ impl Account {
         }
     }
 
-    /// A worker that was heard is not silent again at once: one that seems to be costs a record and
-    /// a sync at each turn.
+    /// A worker that was heard is not silent again at once: one that is, over and over, costs
+    /// records and a sync at each turn. Once it may be so: a lease that its waiting request gets
+    /// counts as a word of it when it is given.
     fn note_silence(&mut self, record: &Value) {
         if record["event"] != "worker_moved" || record["to"] != "suspect" {
             return;
         }
         let number = |field: &str| record[field].as_u64().unwrap_or(0);
         let (worker, now) = (number("worker"), number("service"));
-        if let Some(before) = self.silent.insert(worker, now)
-            && now < before + SILENCE_MS_MIN
-        {
-            self.wrong.push(format!("worker {worker} was silent at {before} and again at {now}"));
+        let (before, times) = self.silent.get(&worker).copied().unwrap_or_default();
+        let times = if now < before + SILENCE_MS_MIN { times + 1 } else { 1 };
+        self.silent.insert(worker, (now, times));
+        if times == SILENCES_MAX {
+            self.wrong.push(format!("worker {worker} was silent {times} times at once, at {now}"));
         }
     }
 
