@@ -73,6 +73,8 @@ defects! {
     ExpireInAbsence "expire_in_absence",
     /// A snapshot forgets the checkpoints.
     ForgetCheckpoint "forget_checkpoint",
+    /// A start forgets which types were paused, and their bounds.
+    ForgetLimits "forget_limits",
     /// A submission's key is not looked up.
     IgnoreKey "ignore_key",
 }

@@ -21,6 +21,15 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Longest error text kept with an attempt; the whole of it is in the attempt's log.
 pub const ERROR_TEXT_BYTES_MAX: usize = 4 << 10;
 
+/// Dispatches that a rate may count: each that still counts is remembered.
+pub const RATE_COUNT_MAX: usize = 10_000;
+
+/// Tasks of one type that a bound may let run at once.
+pub const MAX_RUNNING_MAX: usize = 100_000;
+
+/// Longest reason that somebody gives for pausing a type.
+pub const REASON_BYTES_MAX: usize = 1 << 10;
+
 /// Largest body of one request, bulk submission excepted.
 pub const BODY_BYTES_MAX: usize = 4 << 20;
 

@@ -89,8 +89,9 @@ def cbor(data, at=0):
 
 KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
          7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
-         12: "started", 13: "forgotten", 1000: "snapshot_head", 1001: "snapshot_worker",
-         1002: "snapshot_task"}
+         12: "started", 13: "forgotten", 14: "type_paused", 15: "type_resumed",
+         16: "type_limited", 17: "edited", 18: "worker_changed", 1000: "snapshot_head",
+         1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -99,10 +100,10 @@ WORDS = {
               "executor_returned retries_exhausted lost_too_often",
     "outcome": "success retryable fatal timed_out cancelled paused released lost",
     "stop": "cancel pause reset", "standing": "alive suspect offline gone",
-    "act": "heartbeat checkpoint result"}
+    "act": "heartbeat checkpoint result", "per": "s m h"}
 # The names by their keys, from 0; `name:type` where it is not printed as it is.
 MAPS = {
-    "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden",
+    "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden rate:rate",
     "heard": "worker holds:*held", "checkpointed": "task fence data:json",
     "ended": "task fence outcome:outcome to:status reason:reason wait exit_code signal "
              "result:json error",
@@ -110,6 +111,10 @@ MAPS = {
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
     "started": "version boot_id boot_clock next_task", "forgotten": "tasks",
+    "worker_changed": "worker types slots",
+    "type_paused": "type reason", "type_resumed": "type",
+    "type_limited": "type max_running rate:rate",
+    "edited": "task priority max_retry timeout due at:wall", "rate": "count per:per",
     "spec": "type payload:json priority max_retry timeout at:wall delay key retry_of "
             "checkpoint:json",
     "held": "task fence ends process:process progress:progress", "progress": "done total note",
@@ -119,6 +124,8 @@ MAPS = {
     "snapshot_worker": "worker registration:registration standing:standing since:wall",
     "snapshot_task": "task type payload:json status:status priority due retry_count max_retry "
                      "lost_count timeout created:wall updated:wall born extra:extra life:history",
+    "snapshot_type": "type paused:order max_running rate:rate limited:order dispatched",
+    "order": "by:actor at:wall reason",
     "extra": "key retry_of at:wall by:actor",
     "history": "transitions:transitions attempts:*attempt attempt_count checkpoint:checkpoint "
                "result:json error stop:stop lease:lease progress:progress ended",

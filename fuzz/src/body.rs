@@ -43,6 +43,7 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             let name = match kind {
                 codec::KIND_HEAD => "head",
                 codec::KIND_WORKER => "worker",
+                codec::KIND_TYPE => "type",
                 _ => "task",
             };
             add(name, kind, body);
@@ -64,8 +65,13 @@ fn name(event: &Event) -> &'static str {
         Event::Hurried(_) => "hurried",
         Event::WorkerJoined(_) => "worker-joined",
         Event::WorkerMoved(_) => "worker-moved",
+        Event::WorkerChanged(_) => "worker-changed",
         Event::Refused(_) => "refused",
         Event::Started(_) => "started",
         Event::Forgotten(_) => "forgotten",
+        Event::TypePaused(_) => "type-paused",
+        Event::TypeResumed(_) => "type-resumed",
+        Event::TypeLimited(_) => "type-limited",
+        Event::Edited(_) => "edited",
     }
 }

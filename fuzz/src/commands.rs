@@ -8,8 +8,12 @@ use midwatch::kernel::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp,
 use midwatch::kernel::rules::{RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
 use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
+use midwatch::kernel::task_type::{Per, Rate};
 use midwatch::kernel::verdict::Verb;
-use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof, State, apply, decide};
+use midwatch::kernel::{
+    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, State, TypeAct, apply,
+    decide,
+};
 use std::collections::BTreeMap;
 
 /// Commands of one plan at most, so that no input takes for ever.
@@ -20,6 +24,12 @@ const CHECK_EVERY: usize = 16;
 
 /// The byte that lets tasks go.
 const FORGET: u8 = 0x25;
+
+/// The byte that orders something about a whole type.
+const ORDER: u8 = 0x35;
+
+/// The byte that changes a task.
+const EDIT: u8 = 0x45;
 
 /// The kernel, and what its callers know.
 struct Bench {
@@ -183,6 +193,11 @@ impl Bench {
         if what == FORGET {
             return Command::Forget((0..bytes.below(4)).map(|_| self.task(bytes)).collect());
         }
+        match what {
+            ORDER => return Command::ActOnType { kind: kind(bytes).into(), act: order(bytes) },
+            EDIT => return Command::Edit { task: self.task(bytes), edit: edit(bytes) },
+            _ => {}
+        }
         match what % 16 {
             0..=2 => Command::Submit(spec(bytes)),
             3 => Command::Act {
@@ -290,6 +305,43 @@ fn spec(bytes: &mut Bytes<'_>) -> TaskSpec {
         spec.timeout = Some(Millis(bytes.number()));
     }
     spec
+}
+
+fn order(bytes: &mut Bytes<'_>) -> TypeAct {
+    match bytes.byte() % 4 {
+        0 => TypeAct::Pause { reason: bytes.bit().then(|| "rest".into()) },
+        1 => TypeAct::Resume,
+        _ => {
+            let most = u32::from(bytes.byte() % 4);
+            let max_running = change(bytes, most + 1);
+            let rate = Rate { count: most + 1, per: Per::ALL[bytes.below(Per::ALL.len())] };
+            TypeAct::Limit { max_running, rate: change(bytes, rate) }
+        }
+    }
+}
+
+fn change<T>(bytes: &mut Bytes<'_>, bound: T) -> Change<T> {
+    match bytes.byte() % 4 {
+        0 => Change::Keep,
+        1 => Change::Config,
+        2 => Change::Unlimited,
+        _ => Change::AtMost(bound),
+    }
+}
+
+fn edit(bytes: &mut Bytes<'_>) -> Edit {
+    let span = bytes.number();
+    let next_run = match bytes.byte() % 3 {
+        0 => None,
+        1 => Some(NextRun::In(Millis(span))),
+        _ => Some(NextRun::At(Timestamp((1 << 40) + span % (1 << 41)))),
+    };
+    Edit {
+        priority: bytes.bit().then(|| i32::from(bytes.byte()) - 100),
+        max_retry: bytes.bit().then(|| u32::from(bytes.byte() % 4)),
+        timeout: change(bytes, Millis(span.max(1))),
+        next_run,
+    }
 }
 
 fn registration(bytes: &mut Bytes<'_>) -> Registration {

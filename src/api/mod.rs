@@ -5,8 +5,10 @@
 
 mod problem;
 mod task;
+mod types;
 mod worker;
 
 pub use problem::{Code, Problem};
 pub use task::*;
+pub use types::*;
 pub use worker::*;

@@ -225,7 +225,7 @@ pub struct AttemptView {
     pub log: String,
 }
 
-/// Answer to cancel, pause, resume, run-now, reset, retry.
+/// Answer to cancel, pause, resume, run-now, reset, retry, edit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acted {
     /// The task; for retry the new one.
@@ -254,6 +254,27 @@ pub struct ResetRequest {
     /// A new limit of retries.
     #[serde(default)]
     pub max_retry: Option<u32>,
+}
+
+/// Body of edit; what is absent stays as it is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EditRequest {
+    /// Smaller runs first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
+    /// A new limit of retries, never lower than what has failed already.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_retry: Option<u32>,
+    /// Earliest start, RFC 3339; not together with `delay`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
+    /// Earliest start as a span from now, `90s` or `1h30m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay: Option<String>,
+    /// Longest run of one attempt, `10m`, or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<String>,
 }
 
 /// `GET /v1/status`.
@@ -305,9 +326,16 @@ pub struct StatusView {
     pub disk_free: Option<u64>,
     /// What recovery found at the last start.
     pub recovery: String,
+    /// Whether the config was taken when it was last read; if not, the one before is in force.
+    #[serde(default = "yes")]
+    pub config_reload_ok: bool,
     /// Digest of the state, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// One thing that needs a person.
@@ -332,7 +360,7 @@ pub struct EventView {
     pub event: String,
     /// The task it is about.
     pub task: Option<TaskId>,
-    /// The type of that task.
+    /// The type of that task, or the type that it is about.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The status before, where it changed.

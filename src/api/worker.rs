@@ -45,6 +45,16 @@ pub struct Registered {
     pub data_dir: String,
 }
 
+/// `POST /v1/workers/{id}/offer`: what the worker can run from now on. What it runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OfferRequest {
+    /// Task types it can run.
+    pub types: Vec<String>,
+    /// Attempts it can run at once.
+    pub slots: u32,
+}
+
 /// `POST /v1/workers/{id}/lease`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -3,10 +3,10 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, engine, import, list, log, reset, retry, show, states, status,
+    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, show, states, status,
     submit,
 };
-use super::{task, wait, watch, worker};
+use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -122,6 +122,11 @@ pub(crate) enum Command {
     RunNow(act::Args),
     /// Stop tasks that are stuck, and start them over
     Reset(reset::Args),
+    /// Change tasks that wait: priority, retries, next run, timeout
+    Edit(edit::Args),
+    /// Whole task types: list, pause, resume, limit
+    #[command(subcommand)]
+    Type(types::Command),
     /// Who works, who is silent, and what each holds
     Workers,
     /// Health on one screen; exits 1 when it is not good

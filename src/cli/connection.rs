@@ -90,16 +90,23 @@ pub(crate) fn with_query(path: &str, query: &[(&str, Option<String>)]) -> String
         whole.push(mark);
         whole.push_str(name);
         whole.push('=');
-        for byte in value.bytes() {
-            if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-                whole.push(char::from(byte));
-            } else {
-                whole.push_str(&format!("%{byte:02X}"));
-            }
-        }
+        whole.push_str(&escape(value));
         mark = '&';
     }
     whole
+}
+
+/// A text as one segment of a path, or one value of a query.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
 }
 
 #[cfg(test)]

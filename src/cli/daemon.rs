@@ -23,8 +23,7 @@ pub(crate) struct Args {
 
 /// Runs it until it is told to stop.
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
-    let mut config = session.config()?;
-    config.override_workers(args.workers, args.slots);
+    let config = session.source((args.workers, args.slots)).read()?;
     logging::begin(&config, session)?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's file: {error}")))?;
@@ -32,7 +31,9 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     engine_args.extend(args.adopt.adopt.then(|| "--adopt".into()));
     let options = SupervisorOptions {
         engine_args,
-        workers: (1..=config.worker.processes).map(|n| worker(n, &config, session)).collect(),
+        workers: (1..=config.worker.processes)
+            .map(|n| worker(n, args.slots, &config, session))
+            .collect(),
         notify_socket: session.environment.notify_socket.clone(),
         watchdog: session.environment.watchdog,
         ..SupervisorOptions::new(program)
@@ -58,10 +59,13 @@ fn places(config: &Config, session: &Session<'_>) -> Vec<OsString> {
     flags
 }
 
-fn worker(number: u32, config: &Config, session: &Session<'_>) -> WorkerSpec {
+/// What the config says it reads there, also when it changes; a flag outweighs it for good.
+fn worker(number: u32, slots: Option<u32>, config: &Config, session: &Session<'_>) -> WorkerSpec {
     let name = format!("w{number}");
     let mut args = places(config, session);
     args.extend(["--name".into(), (&name).into()]);
-    args.extend(["--slots".into(), config.worker.slots.to_string().into()]);
+    if let Some(slots) = slots {
+        args.extend(["--slots".into(), slots.to_string().into()]);
+    }
     WorkerSpec { name, args }
 }

@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::logging;
 use super::session::Session;
 use crate::process::descriptor;
-use crate::server::{self, ServerOptions};
+use crate::server::{self, Reload, ServerOptions};
 use std::os::fd::{OwnedFd, RawFd};
 
 /// What a supervisor gives it.
@@ -52,7 +52,9 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
     let adopt = args.adopt.adopt;
-    server::run(ServerOptions { config, lifeline, probe, signals: true, adopt })
+    let source = session.source((None, None));
+    let reload = Some(Reload { source, taken: logging::follow });
+    server::run(ServerOptions { config, reload, lifeline, probe, signals: true, adopt })
         .map(|()| 0)
         .map_err(|error| match error.text.split_once('\n') {
             Some((what, help)) => Failure::new(error.exit_code, what)

@@ -12,6 +12,7 @@ mod connection;
 mod daemon;
 mod demo;
 pub mod documents;
+mod edit;
 mod engine;
 mod environment;
 mod failure;
@@ -35,6 +36,7 @@ mod table;
 mod task;
 mod task_words;
 mod text;
+mod types;
 mod wait;
 mod watch;
 mod worker;
@@ -201,6 +203,8 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::RunNow(args) => act::run(args, "run-now", session),
         Command::Retry(args) => retry::run(args, session),
         Command::Reset(args) => reset::run(args, session),
+        Command::Edit(args) => edit::run(args, session),
+        Command::Type(command) => types::run(command, session),
         Command::Workers => workers::run(session),
         Command::Status(args) => status::run(args, session),
         Command::States(args) => states::run(args, session),

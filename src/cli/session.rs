@@ -4,7 +4,7 @@ use super::connection::Api;
 use super::environment::Environment;
 use super::failure::Failure;
 use super::paint::Paint;
-use crate::config::{Config, Named};
+use crate::config::{Config, Named, Source};
 use crate::kernel::ids::Timestamp;
 use crate::units::{self, Zone};
 use serde::Serialize;
@@ -94,7 +94,14 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// The whole config.
     pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Ok(Config::load(self.named, &self.environment.surroundings)?)
+        Ok(self.source((None, None)).read()?)
+    }
+
+    /// Where the config comes from, to be read again later. `workers` are the numbers of
+    /// processes and slots that flags name.
+    pub(crate) fn source(&self, workers: (Option<u32>, Option<u32>)) -> Source {
+        let (named, around) = (self.named.clone(), self.environment.surroundings.clone());
+        Source { named, around, workers }
     }
 
     /// Prints a result and hands it on at once, so that a reader of a pipe sees it.

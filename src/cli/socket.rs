@@ -4,9 +4,11 @@ use super::connection::{Api, Request};
 use super::failure::{Failure, exit};
 use crate::client::{Blocking, ClientError, Download};
 use crate::config::{Config, Named, Surroundings};
+use crate::process;
 use serde_json::value::RawValue;
 use std::cell::OnceCell;
 use std::io::{self, BufRead, Cursor, Read};
+use std::time::Duration;
 
 /// Where the daemon is looked for; the search happens with the first request.
 #[derive(Debug)]
@@ -14,28 +16,46 @@ pub(crate) struct Daemon {
     named: Named,
     around: Surroundings,
     client: OnceCell<Blocking>,
+    /// For requests whose answers may wait for something to happen.
+    patient: OnceCell<Blocking>,
+}
+
+/// How long a daemon that is well may take to begin the answer to an ordinary request.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Whether the answer may wait for something to happen.
+fn waits(request: &Request) -> bool {
+    match request {
+        Request::Get { path } => {
+            ["/wait", "follow=1", "/v1/events"].iter().any(|mark| path.contains(mark))
+        }
+        Request::Post { .. } => false,
+        Request::Lines { .. } => true,
+    }
 }
 
 impl Daemon {
     /// A daemon to be found by what was named.
     pub(crate) const fn new(named: Named, around: Surroundings) -> Self {
-        Self { named, around, client: OnceCell::new() }
+        Self { named, around, client: OnceCell::new(), patient: OnceCell::new() }
     }
 
-    fn client(&self) -> Result<&Blocking, Failure> {
-        if let Some(client) = self.client.get() {
+    fn client(&self, patient: bool) -> Result<&Blocking, Failure> {
+        let cell = if patient { &self.patient } else { &self.client };
+        if let Some(client) = cell.get() {
             return Ok(client);
         }
         let socket = Config::find_socket(&self.named, &self.around)?;
         let client = Blocking::connect(socket)
             .map_err(|error| Failure::new(exit::FAILED, format!("cannot begin: {error}")))?;
-        Ok(self.client.get_or_init(|| client))
+        let client = if patient { client } else { client.answering_within(ANSWER_WITHIN) };
+        Ok(cell.get_or_init(|| client))
     }
 }
 
 impl Api for Daemon {
     fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
-        let client = self.client()?;
+        let client = self.client(waits(request))?;
         match request {
             Request::Get { path } => Ok(Box::new(Arriving::new(client.download(path)?))),
             Request::Post { path, body } => {
@@ -91,6 +111,14 @@ impl From<ClientError> for Failure {
         match error {
             ClientError::Unreachable { .. } => failure
                 .with_help("start it with `midwatch daemon`, or name its socket with --socket"),
+            ClientError::Silent { pid, may_change, .. } => {
+                let failure = failure.with_help(what_holds_it_up(pid));
+                if may_change {
+                    failure.with_help("say it again with the same --key, or look what was done")
+                } else {
+                    failure
+                }
+            }
             ClientError::Protocol { .. } => failure.with_help(
                 "is it of another version? `midwatch status` tells, and `midwatch --version`",
             ),
@@ -100,6 +128,19 @@ impl From<ClientError> for Failure {
                 Some(help) => failure.with_help(help),
                 None => failure,
             },
+        }
+    }
+}
+
+/// Why a daemon does not answer, as far as its process tells.
+fn what_holds_it_up(pid: Option<u32>) -> String {
+    let state = pid.and_then(|pid| Some((pid, process::state(pid)?)));
+    match state {
+        Some((pid, 'T' | 't')) => format!("it is stopped; `kill -CONT {pid}` lets it go on"),
+        Some((_, 'D')) => "it waits for its disk".to_owned(),
+        _ => {
+            "it is very busy, or stuck: a supervisor ends and starts it again after 90 s of silence"
+                .to_owned()
         }
     }
 }

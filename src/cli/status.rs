@@ -200,6 +200,7 @@ pub(crate) mod tests {
             syncs: 81_234,
             disk_free: Some(1_503_238_553),
             recovery: "clean, 12 records replayed".to_owned(),
+            config_reload_ok: true,
             digest: Some("9f004be1".to_owned()),
         }
     }

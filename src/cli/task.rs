@@ -84,7 +84,9 @@ fn words(command: &Command, session: &mut Session<'_>) -> Result<TaskCommand, Fa
         Command::Result { data: typed } => {
             TaskCommand::Result { data: json(typed, "result", RESULT_BYTES_MAX)? }
         }
-        Command::Progress { done, total } => TaskCommand::Progress { done: *done, total: *total },
+        Command::Progress { done, total } => {
+            TaskCommand::Progress { done: *done, total: *total, note: None }
+        }
         Command::Fail { fatal, message } => {
             TaskCommand::Fail { message: message.clone(), retryable: !fatal }
         }

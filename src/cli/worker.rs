@@ -4,8 +4,10 @@ use super::engine::Pipes;
 use super::failure::Failure;
 use super::logging;
 use super::session::Session;
-use crate::config::Handler;
-use crate::worker::{self, HandlerSpec, WorkerOptions};
+use crate::config::{Config, Handler, Running};
+use crate::server;
+use crate::worker::{self, HandlerSpec, Reload, WorkerOptions};
+use std::collections::BTreeMap;
 
 /// How it works.
 #[derive(Debug, clap::Args)]
@@ -22,16 +24,22 @@ pub(crate) struct Args {
 
 /// Runs it until it is told to stop.
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
-    let mut config = session.config()?;
-    config.override_workers(None, args.slots);
+    let source = session.source((None, args.slots));
+    let config = source.read()?;
     let (lifeline, probe) = args.pipes.open()?;
     logging::begin(&config, session)?;
     let options = WorkerOptions {
-        data_dir: config.data_dir,
-        socket: config.socket,
+        data_dir: config.data_dir.clone(),
+        socket: config.socket.clone(),
         name: args.name.clone(),
         slots: config.worker.slots,
-        handlers: config.handlers.into_iter().map(|(name, h)| (name, spec(h))).collect(),
+        handlers: handlers(&config),
+        reload: Some(Reload {
+            running: Running::new(source, config.clone()),
+            handlers,
+            check: server::check,
+            taken: logging::follow,
+        }),
         environment: std::env::vars_os().collect(),
         lifeline,
         probe,
@@ -39,10 +47,18 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     worker::run(options).map(|()| 0).map_err(|error| Failure::new(error.exit(), error.to_string()))
 }
 
+/// The handlers of a config, as the worker needs them.
+fn handlers(config: &Config) -> BTreeMap<String, HandlerSpec> {
+    // The others are run by whoever brings their code.
+    let commands = config.handlers.iter().filter(|(_, handler)| !handler.embedded);
+    commands.map(|(name, handler)| (name.clone(), spec(handler.clone()))).collect()
+}
+
 /// What the worker needs of a handler's config; limits of time and retries travel with the leases.
 fn spec(handler: Handler) -> HandlerSpec {
     let Handler {
         command,
+        embedded: _,
         cwd,
         env,
         env_pass,
@@ -53,6 +69,9 @@ fn spec(handler: Handler) -> HandlerSpec {
         retry: _,
         fatal_exit_codes,
         retryable_exit_codes,
+        // The engine sees to these.
+        max_running: _,
+        rate: _,
     } = handler;
     let statuses = |codes: Vec<u8>| codes.into_iter().map(i32::from).collect();
     HandlerSpec {

@@ -29,6 +29,17 @@ pub enum ClientError {
         /// What the system said.
         why: String,
     },
+    /// The daemon took the request and does not answer.
+    Silent {
+        /// The socket.
+        socket: PathBuf,
+        /// The process behind it, as far as the kernel tells.
+        pid: Option<u32>,
+        /// How long it has been silent.
+        seconds: u64,
+        /// Whether the request may yet be carried out.
+        may_change: bool,
+    },
     /// The answer is not one of ours.
     Protocol {
         /// What is wrong with it.
@@ -40,10 +51,10 @@ impl ClientError {
     /// The exit code of a command that fails with it.
     pub const fn exit(&self) -> u8 {
         match self {
-            Self::Unreachable { .. } => 5,
+            Self::Unreachable { .. } | Self::Silent { may_change: false, .. } => 5,
             Self::Forbidden { .. } => 7,
             Self::Problem(problem) => problem.code.exit(),
-            Self::OutcomeUnknown { .. } => 8,
+            Self::OutcomeUnknown { .. } | Self::Silent { may_change: true, .. } => 8,
             Self::Protocol { .. } => 1,
         }
     }
@@ -57,17 +68,17 @@ impl ClientError {
                     .into(),
             ),
             Self::Problem(problem) => problem.help.clone(),
-            Self::OutcomeUnknown { .. } => {
+            Self::OutcomeUnknown { .. } | Self::Silent { may_change: true, .. } => {
                 Some("say it again with the same --key, or look with `midwatch list`".into())
             }
-            Self::Protocol { .. } => None,
+            Self::Silent { may_change: false, .. } | Self::Protocol { .. } => None,
         }
     }
 
     /// Whether the daemon may be back in a moment, so that a caller who can wait should.
     pub const fn is_passing(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::OutcomeUnknown { .. } => true,
+            Self::Unreachable { .. } | Self::OutcomeUnknown { .. } | Self::Silent { .. } => true,
             Self::Problem(problem) => matches!(
                 problem.code,
                 Code::Busy | Code::NoSpace | Code::OutcomeUnknown | Code::ShuttingDown
@@ -109,6 +120,17 @@ impl fmt::Display for ClientError {
                  asked is not known",
                 socket.display()
             ),
+            Self::Silent { socket, pid, seconds, may_change } => {
+                write!(f, "the daemon at {}", socket.display())?;
+                if let Some(pid) = pid {
+                    write!(f, " (pid {pid})")?;
+                }
+                write!(f, " took the request and has said nothing for {seconds} s")?;
+                if *may_change {
+                    f.write_str("; whether it does what was asked is not known")?;
+                }
+                Ok(())
+            }
             Self::Protocol { what } => write!(f, "the daemon's answer makes no sense: {what}"),
         }
     }

@@ -22,6 +22,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::UnixStream;
@@ -62,12 +63,19 @@ pub struct Client {
     socket: PathBuf,
     answer_within: Duration,
     idle: Mutex<Vec<Sender>>,
+    /// The process at the other end of the latest connection; 0 while that is not known.
+    peer: AtomicI32,
 }
 
 impl Client {
     /// A client for the daemon at `socket`. Nothing is connected before the first call.
     pub fn new(socket: impl Into<PathBuf>) -> Self {
-        Self { socket: socket.into(), answer_within: ANSWER_WITHIN, idle: Mutex::new(Vec::new()) }
+        Self {
+            socket: socket.into(),
+            answer_within: ANSWER_WITHIN,
+            idle: Mutex::new(Vec::new()),
+            peer: AtomicI32::new(0),
+        }
     }
 
     /// Sets how long the daemon may take to begin an answer.
@@ -149,10 +157,7 @@ impl Client {
                     Some(_) => return Err(self.unreachable(&error.error().to_string())),
                     None => return Err(self.broken(repeatable, &error.error().to_string())),
                 },
-                Err(_) => {
-                    let limit = self.answer_within.as_secs();
-                    return Err(self.broken(repeatable, &format!("no answer within {limit} s")));
-                }
+                Err(_) => return Err(self.silent(!repeatable)),
             }
         }
     }
@@ -178,6 +183,8 @@ impl Client {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|error| ClientError::connecting(&self.socket, &error))?;
+        let peer = stream.peer_cred().ok().and_then(|peer| peer.pid()).unwrap_or(0);
+        self.peer.store(peer, Ordering::Relaxed);
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await
             .map_err(|error| self.unreachable(&error.to_string()))?;
@@ -194,6 +201,12 @@ impl Client {
         if idle.len() < IDLE_MAX && !sender.is_closed() {
             idle.push(sender);
         }
+    }
+
+    fn silent(&self, may_change: bool) -> ClientError {
+        let pid = u32::try_from(self.peer.load(Ordering::Relaxed)).ok().filter(|pid| *pid != 0);
+        let seconds = self.answer_within.as_secs();
+        ClientError::Silent { socket: self.socket.clone(), pid, seconds, may_change }
     }
 
     fn unreachable(&self, why: &str) -> ClientError {

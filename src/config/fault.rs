@@ -13,7 +13,8 @@ pub struct Fault {
 }
 
 impl Fault {
-    pub(super) fn new(what: impl Into<String>) -> Self {
+    /// Something wrong that shows only on the host, such as a group that is not there.
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self { what: what.into(), file: None, line: None, help: None }
     }
 

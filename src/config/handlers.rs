@@ -2,10 +2,14 @@
 
 use super::fault::Fault;
 use super::keys;
-use super::read::{Reader, Table, absolute_path, any_text, duration, integer, list, size, text};
+use super::read::{
+    Reader, Table, absolute_path, any_text, boolean, duration, integer, list, size, text,
+};
 use super::sections::read_retry;
 use super::{Handler, Retry};
 use crate::kernel::ids::Millis;
+use crate::kernel::task_type::Rate;
+use crate::limits::MAX_RUNNING_MAX;
 use std::collections::BTreeMap;
 use toml::de::DeValue;
 
@@ -15,7 +19,15 @@ const NAME_LETTERS_MAX: usize = 64;
 /// The type of ad-hoc commands; no handler may take its name.
 const RESERVED: &str = "exec";
 
+/// What means nothing to a handler that is no process of its own.
+const OF_COMMANDS: &[&str] =
+    &["command", "cwd", "env", "env_pass", "log_max", "fatal_exit_codes", "retryable_exit_codes"];
+
 const DAY: Millis = Millis(86_400_000);
+
+/// The largest `max_running`.
+const MAX_RUNNING: u32 = 100_000;
+const _: () = assert!(MAX_RUNNING as usize == MAX_RUNNING_MAX);
 
 pub(super) fn read_handlers<'t>(
     reader: &mut Reader<'t>,
@@ -30,16 +42,26 @@ pub(super) fn read_handlers<'t>(
             continue;
         }
         let Some(table) = reader.table(&all, name, keys::HANDLER) else { continue };
-        if !table.has("command") {
+        let mut handler = Handler::new(Vec::new(), retry.clone());
+        read_handler(reader, &table, &mut handler);
+        if handler.embedded {
+            refuse_what_only_a_command_has(reader, &table);
+        } else if !table.has("command") {
             let fault = Fault::new(format!("`{}` has no `command`", all.name(name)))
                 .with_help("name its program and arguments: command = [\"/usr/bin/true\"]");
             reader.fault(offset, fault);
         }
-        let mut handler = Handler::new(Vec::new(), retry.clone());
-        read_handler(reader, &table, &mut handler);
         handlers.insert(name.to_owned(), handler);
     }
     handlers
+}
+
+fn refuse_what_only_a_command_has<'t>(reader: &mut Reader<'t>, table: &Table<'t>) {
+    for (key, offset) in table.keys().filter(|(key, _)| OF_COMMANDS.contains(key)) {
+        let fault = Fault::new(format!("`{}` means nothing beside `embedded`", table.name(key)))
+            .with_help("an embedded handler is code of a program of yours, not a command");
+        reader.fault(offset, fault);
+    }
 }
 
 fn check_name(name: &str) -> Result<(), Fault> {
@@ -62,6 +84,7 @@ fn check_name(name: &str) -> Result<(), Fault> {
 
 fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
     reader.set(table, "command", &mut handler.command, command);
+    reader.set(table, "embedded", &mut handler.embedded, boolean);
     reader.set(table, "cwd", &mut handler.cwd, |value| absolute_path(value).map(Some));
     reader.set(table, "env_pass", &mut handler.env_pass, list(variable));
     let timeout = |value: &DeValue<'t>| duration(Millis(1)..=DAY.times(3650))(value).map(Some);
@@ -72,11 +95,19 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
+    reader.set(table, "max_running", &mut handler.max_running, max_running);
+    reader.set(table, "rate", &mut handler.rate, |value| rate(value).map(Some));
     read_env(reader, table, handler);
     if let Some(retry) = reader.table(table, "retry", keys::RETRY) {
         read_retry(reader, &retry, &mut handler.retry);
     }
     settle_exit_codes(reader, table, handler);
+}
+
+/// How often a type may be dispatched: `10/m`.
+fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
+    text(value)?.parse().map_err(|error| format!(": {error}"))
 }
 
 fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {

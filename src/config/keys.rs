@@ -8,6 +8,9 @@ pub struct Key {
     pub name: &'static str,
     /// Whether this version acts on it. A key that is known but not yet acted on is refused.
     pub supported: bool,
+    /// Whether another value waits for a restart. All others are taken up while the program runs,
+    /// for what starts from then on.
+    pub restart: bool,
 }
 
 /// A table of the config and its keys.
@@ -20,17 +23,21 @@ pub struct Section {
 }
 
 const fn now(name: &'static str) -> Key {
-    Key { name, supported: true }
+    Key { name, supported: true, restart: false }
+}
+
+const fn fixed(name: &'static str) -> Key {
+    Key { name, supported: true, restart: true }
 }
 
 const fn later(name: &'static str) -> Key {
-    Key { name, supported: false }
+    Key { name, supported: false, restart: false }
 }
 
 /// The keys outside any table, and the tables.
 pub(super) const TOP: &[Key] = &[
-    now("data_dir"),
-    now("socket"),
+    fixed("data_dir"),
+    fixed("socket"),
     now("journal"),
     now("worker"),
     now("retry"),
@@ -47,19 +54,19 @@ pub(super) const TOP: &[Key] = &[
 ];
 
 pub(super) const JOURNAL: &[Key] = &[
-    now("fsync"),
-    now("on_suspicious_tail"),
-    now("segment_size"),
+    fixed("fsync"),
+    fixed("on_suspicious_tail"),
+    fixed("segment_size"),
     now("snapshot_after"),
-    now("reserve"),
+    fixed("reserve"),
 ];
 
 pub(super) const WORKER: &[Key] = &[
-    now("processes"),
+    fixed("processes"),
     now("slots"),
-    now("heartbeat"),
-    now("suspect_after"),
-    now("offline_after"),
+    fixed("heartbeat"),
+    fixed("suspect_after"),
+    fixed("offline_after"),
     later("memory_max"),
 ];
 
@@ -72,13 +79,13 @@ pub(super) const RETENTION: &[Key] = &[
     now("max_finished"),
     now("keys"),
     now("logs"),
-    now("archive"),
+    fixed("archive"),
     now("max_state"),
 ];
 
 pub(super) const LOG: &[Key] = &[
     now("level"),
-    now("format"),
+    fixed("format"),
     later("dir"),
     later("rotate"),
     later("max_size"),
@@ -87,11 +94,12 @@ pub(super) const LOG: &[Key] = &[
 ];
 
 pub(super) const HTTP: &[Key] =
-    &[now("socket_group"), now("operate_group"), later("listen"), later("token_file")];
+    &[fixed("socket_group"), now("operate_group"), later("listen"), later("token_file")];
 
 /// The keys of a handler.
 pub const HANDLER: &[Key] = &[
     now("command"),
+    now("embedded"),
     now("cwd"),
     now("env"),
     now("env_pass"),
@@ -100,14 +108,14 @@ pub const HANDLER: &[Key] = &[
     now("kill_grace"),
     now("log_max"),
     now("retry"),
+    now("max_running"),
+    now("rate"),
     now("fatal_exit_codes"),
     now("retryable_exit_codes"),
     later("user"),
     later("group"),
     later("umask"),
     later("stall_after"),
-    later("max_running"),
-    later("rate"),
     later("memory"),
     later("cpu_time"),
     later("open_files"),

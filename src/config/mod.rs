@@ -14,17 +14,22 @@ mod keys;
 mod nearest;
 mod places;
 mod read;
+mod reload;
 mod sections;
 mod show;
+mod watch;
 
 pub use fault::{ConfigError, Fault};
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
+pub use reload::{Next, Reread, Running, Source};
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
+pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
+use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -185,6 +190,8 @@ pub struct Http {
 pub struct Handler {
     /// Program and arguments; the program is an absolute path or a name that `PATH` finds.
     pub command: Vec<String>,
+    /// Whether a program that embeds midwatch runs it instead of a command.
+    pub embedded: bool,
     /// Its working directory; absent means the attempt's own.
     pub cwd: Option<PathBuf>,
     /// Variables of its environment.
@@ -201,6 +208,10 @@ pub struct Handler {
     pub log_max: u64,
     /// Its retry policy, what it leaves open taken from `[retry]`.
     pub retry: Retry,
+    /// Tasks of the type that run at once, over all workers; absent means no bound.
+    pub max_running: Option<u32>,
+    /// Dispatches of the type in a second, a minute or an hour; absent means no bound.
+    pub rate: Option<Rate>,
     /// Exit statuses that no other run would mend.
     pub fatal_exit_codes: Vec<u8>,
     /// Exit statuses that another run may mend; all others but 0 are so too.
@@ -268,6 +279,7 @@ impl Handler {
     pub fn new(command: Vec<String>, retry: Retry) -> Self {
         Self {
             command,
+            embedded: false,
             cwd: None,
             env: BTreeMap::new(),
             env_pass: Vec::new(),
@@ -276,6 +288,8 @@ impl Handler {
             kill_grace: Millis::secs(10),
             log_max: 10 << 20,
             retry,
+            max_running: None,
+            rate: None,
             fatal_exit_codes: vec![64, 65, 77, 78],
             retryable_exit_codes: Vec::new(),
         }

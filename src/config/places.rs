@@ -141,9 +141,7 @@ fn find_file(
         })?;
         return Ok((Some(place.path.clone()), read_text(&place.path, &text)?));
     }
-    let own = base(around.config_home.as_ref(), around.home.as_ref(), ".config");
-    let own = own.map(|base| base.join("midwatch/midwatch.toml"));
-    for path in own.into_iter().chain([around.system_config.clone()]) {
+    for path in own_and_system(around) {
         match read_file(&path, around.uid) {
             Ok(text) => {
                 let read = read_text(&path, &text)?;
@@ -154,6 +152,13 @@ fn find_file(
         }
     }
     Ok((None, FileConfig::default()))
+}
+
+/// The files that are looked for where none is named, in order.
+pub(super) fn own_and_system(around: &Surroundings) -> Vec<PathBuf> {
+    let own = base(around.config_home.as_ref(), around.home.as_ref(), ".config");
+    let own = own.map(|base| base.join("midwatch/midwatch.toml"));
+    own.into_iter().chain([around.system_config.clone()]).collect()
 }
 
 fn is_absent(error: &io::Error) -> bool {

@@ -177,6 +177,10 @@ pub(super) fn any_text(value: &DeValue<'_>) -> Result<String, Refusal> {
     no_nul(text)
 }
 
+pub(super) fn boolean(value: &DeValue<'_>) -> Result<bool, Refusal> {
+    value.as_bool().ok_or_else(|| format!(" must be true or false, not {}", kind(value)))
+}
+
 pub(super) fn absolute_path(value: &DeValue<'_>) -> Result<PathBuf, Refusal> {
     let path = PathBuf::from(text(value)?);
     if path.is_absolute() {

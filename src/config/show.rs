@@ -128,6 +128,7 @@ impl Values<'_> {
     fn handler(&mut self, path: &str, handler: &Handler) {
         let Handler {
             command,
+            embedded,
             cwd,
             env,
             env_pass,
@@ -136,11 +137,14 @@ impl Values<'_> {
             kill_grace,
             log_max,
             retry,
+            max_running,
+            rate,
             fatal_exit_codes,
             retryable_exit_codes,
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
         self.put(&format!("{path}.command"), list(command, |part| text(part)));
+        self.put(&format!("{path}.embedded"), Value::Boolean(*embedded));
         self.put(&format!("{path}.cwd"), cwd.as_ref().map(|cwd| text(cwd.display().to_string())));
         for (name, content) in env {
             let name = Value::String(name.clone());
@@ -156,6 +160,8 @@ impl Values<'_> {
         self.put(&format!("{path}.kill_grace"), duration(*kill_grace));
         self.put(&format!("{path}.log_max"), size(*log_max));
         self.retry(&format!("{path}.retry"), retry);
+        self.put(&format!("{path}.max_running"), max_running.map(number));
+        self.put(&format!("{path}.rate"), rate.map(|rate| text(rate.to_string())));
         self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
     }

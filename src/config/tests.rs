@@ -309,6 +309,7 @@ fn every_key_of_a_full_file_arrives() {
         http.socket_group = "midwatch"  # DIR/full.toml:24
         http.operate_group = "ops"  # DIR/full.toml:25
         handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:27
+        handlers.fetch_data.embedded = false  # default
         handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:28
         handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:29
         handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:29
@@ -325,6 +326,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:36
         handlers."report.daily".command = ["report"]  # DIR/full.toml:38
+        handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
         handlers."report.daily".timeout =   # default
@@ -455,6 +457,27 @@ fn a_handler_that_names_a_base_is_not_bound_to_the_common_list() {
 }
 
 #[test]
+fn an_embedded_handler_has_no_command_and_nothing_that_belongs_to_one() {
+    let text = "[handlers.a]\nembedded = true\ntimeout = '1m'\nretry = {max_retry = 1}\n";
+    let config = sections::read_text(Path::new("f"), text).unwrap();
+    assert!(config.handlers["a"].embedded && config.handlers["a"].command.is_empty());
+    check_faults(
+        "[handlers.a]\nembedded = true\ncommand = ['x']\n\
+         [handlers.b]\nembedded = 'yes'\ncommand = ['x']\n\
+         [handlers.c]\nembedded = false\n[handlers.d]\nembedded = true\nlog_max = '1MiB'\n",
+        &expect![[r#"
+            error: `handlers.a.command` means nothing beside `embedded` (midwatch.toml, line 3)
+              an embedded handler is code of a program of yours, not a command
+            error: `handlers.b.embedded` must be true or false, not text (midwatch.toml, line 5)
+            error: `handlers.c` has no `command` (midwatch.toml, line 7)
+              name its program and arguments: command = ["/usr/bin/true"]
+            error: `handlers.d.log_max` means nothing beside `embedded` (midwatch.toml, line 11)
+              an embedded handler is code of a program of yours, not a command
+        "#]],
+    );
+}
+
+#[test]
 fn an_archive_is_never_a_file_of_midwatchs_own() {
     let dir = tempfile::tempdir().unwrap();
     let data = dir.path().join("data");
@@ -480,7 +503,7 @@ fn an_archive_is_never_a_file_of_midwatchs_own() {
 const DOCUMENT: &str = include_str!("../../spec/config.md");
 
 #[test]
-fn the_document_names_every_key_with_its_default() {
+fn the_document_names_every_key_with_its_default_and_what_a_change_needs() {
     let config = Config::load(&Named::default(), &around(Path::new("/nonexistent"), 0)).unwrap();
     let values = config.effective();
     for section in KEYS {
@@ -489,9 +512,13 @@ fn the_document_names_every_key_with_its_default() {
             let named = DOCUMENT.contains(&plain) || DOCUMENT.contains(&table);
             assert!(named, "{} {}", section.path, key.name);
             let path = format!("{}.{}", section.path, key.name);
-            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let row = format!("| `{}` | ", key.name);
             let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
+            let change = if key.restart { " | restart |" } else { " | at once |" };
+            let rowless = rows.is_empty() || !key.supported;
+            let told = rowless || rows.iter().any(|row| row.ends_with(change));
+            assert!(told, "{path} must say{change} of a change: {rows:?}");
+            let Some(value) = values.iter().find(|value| value.key == path) else { continue };
             let default = match &value.value {
                 Some(value) => format!(" | `{value}` | "),
                 None => " | not set | ".to_owned(),

@@ -18,6 +18,8 @@ pub const KIND_HEAD: u16 = 1000;
 pub const KIND_WORKER: u16 = 1001;
 /// A task in a snapshot.
 pub const KIND_TASK: u16 = 1002;
+/// A task type in a snapshot, of which something is known beyond its tasks.
+pub const KIND_TYPE: u16 = 1003;
 
 #[derive(Encode)]
 #[cbor(map)]
@@ -116,6 +118,11 @@ kinds! {
     11 Refused,
     12 Started,
     13 Forgotten,
+    14 TypePaused,
+    15 TypeResumed,
+    16 TypeLimited,
+    17 Edited,
+    18 WorkerChanged,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {
@@ -156,6 +163,8 @@ pub enum Kept {
     Worker(Worker),
     /// A task. Not in a box: at a start another thread takes it, and would have to free the box.
     Task(crate::kernel::task::Task),
+    /// A task type.
+    Type(crate::kernel::task_type::TaskType),
 }
 
 /// Reads a snapshot's record.
@@ -164,6 +173,7 @@ pub fn decode_kept(kind: u16, body: &[u8]) -> Result<Kept, CodecError> {
         KIND_HEAD => whole(kind, body).map(Kept::Head),
         KIND_WORKER => whole(kind, body).map(Kept::Worker),
         KIND_TASK => whole(kind, body).map(Kept::Task),
+        KIND_TYPE => whole(kind, body).map(Kept::Type),
         _ => Err(CodecError::UnknownKind(kind)),
     }
 }

@@ -11,8 +11,9 @@
 use super::codec::Kept;
 use super::hex;
 use crate::kernel::event::{
-    Checkpointed, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
-    Registration, Stamp, Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
+    Checkpointed, Edited, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
+    Registration, Stamp, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{ProcessId, Seq, Timestamp};
 use crate::kernel::status::{Reason, Stop};
@@ -20,6 +21,8 @@ use crate::kernel::task::{
     Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task, TaskSpec,
     Transition, Transitions,
 };
+use crate::kernel::task_type::{Order, Rate, TaskType};
+use crate::kernel::text::Text;
 use crate::kernel::{Head, Worker};
 use crate::units::rfc3339;
 use serde_json::Value;
@@ -65,6 +68,7 @@ pub fn kept_line(form: Form, seq: Seq, kept: &Kept) -> String {
         Kept::Head(head) => head_fields(line.put("event", "snapshot_head"), head),
         Kept::Worker(worker) => worker_fields(line.put("event", "snapshot_worker"), worker),
         Kept::Task(task) => task_fields(line.put("event", "snapshot_task"), task),
+        Kept::Type(known) => type_fields(line.put("event", "snapshot_type"), known),
     }
     .end()
 }
@@ -75,12 +79,13 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::Submitted(Submitted { task, spec, due }) => {
             line.put("task", task.0).object("spec", spec_object(form, spec)).put("due", due.0)
         }
-        Event::Leased(Leased { task, fence, worker, ends, secret }) => line
+        Event::Leased(Leased { task, fence, worker, ends, secret, rate }) => line
             .put("task", task.0)
             .put("fence", fence.0)
             .put("worker", worker.0)
             .put("ends", ends.0)
-            .secret(secret),
+            .secret(secret)
+            .maybe_object("rate", rate.as_ref().map(rate_object)),
         Event::Heard(Heard { worker, holds }) => {
             line.put("worker", worker.0).list("holds", holds.iter().map(held_object))
         }
@@ -100,6 +105,9 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::WorkerJoined(WorkerJoined { worker, registration }) => {
             line.put("worker", worker.0).object("registration", registration_object(registration))
         }
+        Event::WorkerChanged(WorkerChanged { worker, kinds, slots }) => {
+            line.put("worker", worker.0).put("types", type_names(kinds)).put("slots", *slots)
+        }
         Event::WorkerMoved(WorkerMoved { worker, to, reason }) => line
             .put("worker", worker.0)
             .put("to", to.word())
@@ -111,6 +119,21 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::Forgotten(Forgotten { tasks }) => {
             line.put("tasks", tasks.iter().map(|task| Value::from(task.0)).collect::<Vec<_>>())
         }
+        Event::TypePaused(TypePaused { kind, reason }) => {
+            line.put("type", &**kind).maybe("reason", reason.as_deref())
+        }
+        Event::TypeResumed(TypeResumed { kind }) => line.put("type", &**kind),
+        Event::TypeLimited(TypeLimited { kind, max_running, rate }) => line
+            .put("type", &**kind)
+            .maybe("max_running", *max_running)
+            .maybe_object("rate", rate.as_ref().map(rate_object)),
+        Event::Edited(Edited { task, priority, max_retry, timeout, due, at }) => line
+            .put("task", task.0)
+            .maybe("priority", *priority)
+            .maybe("max_retry", *max_retry)
+            .maybe("timeout", timeout.map(|timeout| timeout.0))
+            .maybe("due", due.map(|due| due.0))
+            .maybe("at", at.map(rfc3339)),
     }
 }
 
@@ -172,8 +195,12 @@ fn registration_object(registration: &Registration) -> Object {
         .put("host", &**host)
         .put("version", &**version)
         .put("lock", &**lock)
-        .put("types", kinds.iter().map(|kind| Value::from(&**kind)).collect::<Vec<_>>())
+        .put("types", type_names(kinds))
         .put("slots", *slots)
+}
+
+fn type_names(kinds: &[Text]) -> Vec<Value> {
+    kinds.iter().map(|kind| Value::from(&**kind)).collect()
 }
 
 fn started_fields(line: Object, started: &Started) -> Object {
@@ -216,6 +243,27 @@ fn worker_fields(line: Object, worker: &Worker) -> Object {
         .object("registration", registration_object(registration))
         .put("standing", standing.word())
         .instant("since", *since)
+}
+
+fn type_fields(line: Object, known: &TaskType) -> Object {
+    let TaskType { kind, paused, max_running, rate, limited, dispatched } = known;
+    line.put("type", &**kind)
+        .maybe_object("paused", paused.as_ref().map(order_object))
+        .maybe("max_running", *max_running)
+        .maybe_object("rate", rate.as_ref().map(rate_object))
+        .maybe_object("limited", limited.as_ref().map(order_object))
+        .put("dispatched", dispatched.iter().map(|at| Value::from(at.0)).collect::<Vec<_>>())
+}
+
+fn order_object(order: &Order) -> Object {
+    let Order { by, at, reason } = order;
+    let object = Object::default().put("by", by.to_string()).instant("at", *at);
+    object.maybe("reason", reason.as_deref())
+}
+
+fn rate_object(rate: &Rate) -> Object {
+    let Rate { count, per } = rate;
+    Object::default().put("count", *count).put("per", per.word())
 }
 
 fn task_fields(line: Object, task: &Task) -> Object {

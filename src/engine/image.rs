@@ -1,18 +1,19 @@
 //! The state as records of a snapshot.
 
-use super::codec::{self, KIND_HEAD, KIND_TASK, KIND_WORKER};
+use super::codec::{self, KIND_HEAD, KIND_TASK, KIND_TYPE, KIND_WORKER};
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, SnapshotDone, SnapshotWriter};
 use crate::kernel::Image;
 use sha2::{Digest, Sha256};
 
-/// Hands every record of an image to `push`: the head, the workers, the tasks, in that order.
+/// Hands every record of an image to `push`: the head, the workers, the task types of which
+/// something is known, the tasks, in that order.
 /// The same state always gives the same records.
 pub fn for_each_record<E>(
     image: &Image,
     mut push: impl FnMut(u16, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Image { head, tasks, workers } = image;
+    let Image { head, tasks, workers, types } = image;
     let mut body = Vec::new();
     codec::put_plain(head, &mut body);
     push(KIND_HEAD, &body)?;
@@ -20,6 +21,11 @@ pub fn for_each_record<E>(
         body.clear();
         codec::put_plain(worker, &mut body);
         push(KIND_WORKER, &body)?;
+    }
+    for known in types.values() {
+        body.clear();
+        codec::put_plain(known, &mut body);
+        push(KIND_TYPE, &body)?;
     }
     for task in tasks.iter() {
         body.clear();

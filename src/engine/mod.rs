@@ -136,7 +136,7 @@ pub struct Recorded {
     pub stamp: Stamp,
     /// What happened.
     pub event: Event,
-    /// The type of its task.
+    /// The type of its task, or the type that it is about.
     pub kind: Option<Text>,
     /// The task's status before.
     pub from: Option<Status>,

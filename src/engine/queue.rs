@@ -5,7 +5,7 @@ use crate::defect::Defect;
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, SnapshotDone};
 use crate::kernel::event::{Actor, Standing};
-use crate::kernel::ids::{Millis, Moment, ServiceTime, WorkerId};
+use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, WorkerId};
 use crate::kernel::{Command, Worker};
 
 /// Sweeps under way at once; more ended leases wait their turn.
@@ -69,8 +69,15 @@ impl<D: Disk> Engine<D> {
         let service = standing.map(|(at, _)| at).chain(lease_end).chain(self.flush_at).min();
         let (due, wall) = self.state.next_due();
         let sync = self.sync_left.map(|left| self.turned.after(millis(left)));
-        let life = due.into_iter().chain(self.first_patience()).chain(sync).min();
+        let waits = due.into_iter().chain(self.first_patience()).chain(sync);
+        let life = waits.chain(self.next_rate_free()).min();
         Wake { service, life, wall, unhurried: self.next_leave(), now: self.again }
+    }
+
+    /// When a rate lets another task go to those who wait for work.
+    fn next_rate_free(&self) -> Option<LifeTime> {
+        let free = || self.state.next_rate_free(&self.rules, self.turned);
+        if self.waiters.is_empty() { None } else { free() }
     }
 
     /// The first end of a lease that is not being swept already.

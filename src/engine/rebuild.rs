@@ -7,6 +7,7 @@ use crate::defect::Defect;
 use crate::journal::{Record, Replay};
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::Seq;
+use crate::kernel::task_type::TaskType;
 use crate::kernel::text::Text;
 use crate::kernel::{Head, Image, State, Table, Worker, apply};
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ impl Piece {
         match self {
             Self::Kept(Kept::Task(task)) => Some(&mut task.kind),
             Self::Event(_, Event::Submitted(submitted)) => Some(&mut submitted.spec.kind),
-            Self::Kept(Kept::Head(_) | Kept::Worker(_)) | Self::Event(..) => None,
+            Self::Kept(Kept::Head(_) | Kept::Worker(_) | Kept::Type(_)) | Self::Event(..) => None,
         }
     }
 
@@ -62,6 +63,7 @@ pub struct Fold {
     head: Option<Head>,
     tasks: Table,
     workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
+    types: BTreeMap<Text, TaskType>,
     state: Option<State>,
 }
 
@@ -72,6 +74,9 @@ impl Fold {
             Piece::Kept(Kept::Head(head)) => self.head = Some(head),
             Piece::Kept(Kept::Worker(worker)) => {
                 self.workers.insert(worker.id, worker);
+            }
+            Piece::Kept(Kept::Type(known)) => {
+                self.types.insert(known.kind.clone(), known);
             }
             Piece::Kept(Kept::Task(mut task)) => {
                 if Defect::ForgetCheckpoint.is_on() {
@@ -104,6 +109,7 @@ impl Fold {
                 head: self.head.take().unwrap_or_default(),
                 tasks: std::mem::take(&mut self.tasks),
                 workers: std::mem::take(&mut self.workers),
+                types: std::mem::take(&mut self.types),
             })
         })
     }

@@ -241,7 +241,8 @@ impl<D: Disk> Engine<D> {
         let from = task.and_then(|task| self.state.task(task)).map(|task| task.status);
         apply(&mut self.state, &stamp, &event).expect("a decided event can follow");
         let task = task.and_then(|task| self.state.task(task));
-        let kind = task.map(|task| task.kind.clone());
+        let of_task = task.map(|task| &task.kind);
+        let kind = of_task.or_else(|| event.task_type()).cloned();
         Recorded { stamp, event, kind, from, to: task.map(|task| task.status) }
     }
 

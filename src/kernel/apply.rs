@@ -1,15 +1,18 @@
 //! The only writer of the state: one event at a time, live and in replay alike.
 
 use super::event::{
-    Checkpointed, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused, Stamp, Standing,
-    Started, StopRequested, Submitted, WorkerJoined, WorkerMoved,
+    Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused, Stamp,
+    Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
 use super::shared::Shared;
 use super::state::{State, Worker};
 use super::status::{IllegalEdge, Outcome, Reason, Status};
 use super::task::{Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Task, Transition};
+use super::task_type::{Order, TaskType};
 use super::text::Text;
+use super::verdict::{Verb, Verdict, verdict};
 use crate::defect::Defect;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -61,9 +64,14 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Event::Hurried(event) => hurried(state, stamp, event),
         Event::WorkerJoined(event) => worker_joined(state, stamp, event),
         Event::WorkerMoved(event) => worker_moved(state, stamp, event),
+        Event::WorkerChanged(event) => worker_changed(state, event),
         Event::Refused(event) => refused(state, stamp, event),
         Event::Started(event) => started(state, stamp, event),
         Event::Forgotten(event) => forgotten(state, event),
+        Event::TypePaused(event) => type_paused(state, stamp, event),
+        Event::TypeResumed(event) => type_resumed(state, event),
+        Event::TypeLimited(event) => type_limited(state, stamp, event),
+        Event::Edited(event) => edited(state, stamp, event),
     }
     .map_err(|problem| match problem {
         Problem::Edge(task, edge) => IllegalEvent::Edge { task, edge },
@@ -100,6 +108,15 @@ impl State {
         self.seen.wall = stamp.wall;
         self.index.insert(task, self.seen);
         Ok(())
+    }
+
+    /// Changes what is known of a type; where nothing is known any more, it is not kept.
+    fn change_type(&mut self, kind: &Text, change: impl FnOnce(&mut TaskType)) {
+        let mut known = self.types.remove(kind).unwrap_or_else(|| TaskType::new(kind.clone()));
+        change(&mut known);
+        if !known.is_plain() {
+            self.types.insert(kind.clone(), known);
+        }
     }
 
     fn known(&self, id: TaskId) -> Result<&Task, Problem> {
@@ -207,7 +224,7 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
 }
 
 fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
-    let Leased { task: id, fence, worker, ends, secret } = event;
+    let Leased { task: id, fence, worker, ends, secret, rate } = event;
     if fence.0 != stamp.seq.0 && !Defect::ReuseTokens.is_on() {
         return Err(unfit(format!("token {fence} in the record with sequence {}", stamp.seq)));
     }
@@ -215,7 +232,12 @@ fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
         return Err(unfit(format!("there is no worker {worker}")));
     };
     let worker_name = holder.registration.name.clone();
-    check_edge(state.known(*id)?, Status::Running, Reason::Dispatched)?;
+    let task = state.known(*id)?;
+    check_edge(task, Status::Running, Reason::Dispatched)?;
+    if rate.is_some() || state.types.contains_key(&task.kind) {
+        let kind = task.kind.clone();
+        state.change_type(&kind, |known| known.count(*rate, stamp.life));
+    }
     state.change(*id, stamp, |task| {
         enter(task, stamp, Status::Running, Reason::Dispatched, &Line::default());
         let number = task.attempt_count().saturating_add(1);
@@ -417,6 +439,16 @@ fn worker_moved(state: &mut State, stamp: &Stamp, event: &WorkerMoved) -> Applie
     Ok(())
 }
 
+fn worker_changed(state: &mut State, event: &WorkerChanged) -> Applied {
+    let WorkerChanged { worker: id, kinds, slots } = event;
+    let Some(worker) = state.workers.get_mut(id) else {
+        return Err(unfit(format!("there is no worker {id}")));
+    };
+    worker.registration.kinds.clone_from(kinds);
+    worker.registration.slots = *slots;
+    Ok(())
+}
+
 fn refused(state: &mut State, stamp: &Stamp, event: &Refused) -> Applied {
     let Refused { task, fence: _, act: _ } = event;
     let note = event.note();
@@ -434,6 +466,9 @@ fn started(state: &mut State, stamp: &Stamp, event: &Started) -> Applied {
     state.head.next_task = event.next_task;
     state.head.started = Some(event.clone());
     state.head.started_life = stamp.life;
+    if Defect::ForgetLimits.is_on() {
+        state.types.clear();
+    }
     if Defect::ResetRetries.is_on() {
         let waiting: Vec<_> = state.with_status(Status::Retrying).map(|task| task.id).collect();
         for id in waiting {
@@ -460,4 +495,57 @@ fn forgotten(state: &mut State, event: &Forgotten) -> Applied {
         }
     }
     Ok(())
+}
+
+fn type_paused(state: &mut State, stamp: &Stamp, event: &TypePaused) -> Applied {
+    let TypePaused { kind, reason } = event;
+    if state.task_type(kind).is_some_and(|known| known.paused.is_some()) {
+        return Err(unfit(format!("type {kind} is paused already")));
+    }
+    let order = Order { by: stamp.by.clone(), at: stamp.wall, reason: reason.clone() };
+    state.change_type(kind, |known| known.paused = Some(order));
+    Ok(())
+}
+
+fn type_resumed(state: &mut State, event: &TypeResumed) -> Applied {
+    let TypeResumed { kind } = event;
+    if state.task_type(kind).is_none_or(|known| known.paused.is_none()) {
+        return Err(unfit(format!("type {kind} is not paused")));
+    }
+    state.change_type(kind, |known| known.paused = None);
+    Ok(())
+}
+
+fn type_limited(state: &mut State, stamp: &Stamp, event: &TypeLimited) -> Applied {
+    let TypeLimited { kind, max_running, rate } = event;
+    let order = Order { by: stamp.by.clone(), at: stamp.wall, reason: None };
+    state.change_type(kind, |known| {
+        known.max_running = *max_running;
+        known.rate = *rate;
+        known.limited = (max_running.is_some() || rate.is_some()).then_some(order);
+    });
+    Ok(())
+}
+
+fn edited(state: &mut State, stamp: &Stamp, event: &Edited) -> Applied {
+    let Edited { task: id, priority, max_retry, timeout, due, at } = event;
+    let task = state.known(*id)?;
+    if verdict(task.status, Verb::Edit) != Verdict::Change {
+        return Err(unfit(format!("task {id} is {} and cannot be edited", task.status)));
+    }
+    if max_retry.is_some_and(|max_retry| max_retry < task.retry_count) {
+        return Err(unfit(format!("task {id} has failed {} times already", task.retry_count)));
+    }
+    state.change(*id, stamp, |task| {
+        task.priority = priority.unwrap_or(task.priority);
+        task.max_retry = max_retry.unwrap_or(task.max_retry);
+        if let Some(timeout) = timeout {
+            task.timeout = Some(*timeout).filter(|timeout| *timeout != Millis(0));
+        }
+        if let Some(due) = due {
+            task.due = *due;
+            task.set_at(*at);
+        }
+        remark(task, stamp, event.note().into());
+    })
 }

@@ -8,6 +8,7 @@ use super::ids::{
 };
 use super::status::{Outcome, Reason, Status, Stop};
 use super::task::{Progress, SecretHash, TaskSpec};
+use super::task_type::Rate;
 use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::fmt;
@@ -74,12 +75,22 @@ pub enum Event {
     WorkerJoined(WorkerJoined),
     /// A worker's standing changed.
     WorkerMoved(WorkerMoved),
+    /// A worker took up another config.
+    WorkerChanged(WorkerChanged),
     /// Somebody spoke for a lease that is not theirs, and was refused.
     Refused(Refused),
     /// The engine started.
     Started(Started),
     /// Ended tasks left the state. Not synced on its own.
     Forgotten(Forgotten),
+    /// Nothing of a type is dispatched any more.
+    TypePaused(TypePaused),
+    /// A paused type is dispatched again.
+    TypeResumed(TypeResumed),
+    /// The bounds of a type were set, or given back to the config.
+    TypeLimited(TypeLimited),
+    /// A waiting task was changed by a person.
+    Edited(Edited),
 }
 
 /// A task was submitted.
@@ -116,6 +127,9 @@ pub struct Leased {
     /// Hash of its secret.
     #[n(4)]
     pub secret: SecretHash,
+    /// The rate of its type, which counts this dispatch.
+    #[n(5)]
+    pub rate: Option<Rate>,
 }
 
 /// A worker told what it holds.
@@ -298,6 +312,21 @@ pub struct WorkerMoved {
     pub reason: Option<Reason>,
 }
 
+/// A worker took up another config; what it runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct WorkerChanged {
+    /// The worker.
+    #[n(0)]
+    pub worker: WorkerId,
+    /// Task types it can run from now on.
+    #[n(1)]
+    pub kinds: Vec<Text>,
+    /// Attempts it can run at once from now on; what is more runs to its end.
+    #[n(2)]
+    pub slots: u32,
+}
+
 /// How a worker stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
@@ -405,6 +434,84 @@ pub struct Forgotten {
     pub tasks: Vec<TaskId>,
 }
 
+/// Nothing of a type is dispatched any more; what runs goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TypePaused {
+    /// The type.
+    #[n(0)]
+    pub kind: Text,
+    /// Why, where it was said.
+    #[n(1)]
+    pub reason: Option<Text>,
+}
+
+/// A paused type is dispatched again.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TypeResumed {
+    /// The type.
+    #[n(0)]
+    pub kind: Text,
+}
+
+/// The bounds that people set for a type, all of them as they are now.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TypeLimited {
+    /// The type.
+    #[n(0)]
+    pub kind: Text,
+    /// Tasks that hold a lease at once; zero for no bound.
+    #[n(1)]
+    pub max_running: Option<u32>,
+    /// Its rate; a count of zero for none.
+    #[n(2)]
+    pub rate: Option<Rate>,
+}
+
+/// A waiting or paused task was changed by a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Edited {
+    /// The task.
+    #[n(0)]
+    pub task: TaskId,
+    /// Its priority now.
+    #[n(1)]
+    pub priority: Option<i32>,
+    /// Its limit of retries now.
+    #[n(2)]
+    pub max_retry: Option<u32>,
+    /// Longest run of one attempt now; zero for no limit.
+    #[n(3)]
+    pub timeout: Option<Millis>,
+    /// When it is due now, on the life clock.
+    #[n(4)]
+    pub due: Option<LifeTime>,
+    /// Where it has a new due time: not before this wall time.
+    #[n(5)]
+    pub at: Option<Timestamp>,
+}
+
+impl Edited {
+    /// What was changed, as it stands in the task's history.
+    pub fn note(&self) -> String {
+        let Self { task: _, priority, max_retry, timeout, due, at: _ } = self;
+        let words = [
+            priority.map(|priority| format!("priority {priority}")),
+            max_retry.map(|max_retry| format!("max_retry {max_retry}")),
+            timeout.map(|timeout| match timeout {
+                Millis(0) => "no timeout".to_owned(),
+                Millis(ms) => format!("timeout {ms} ms"),
+            }),
+            due.map(|_| "next run".to_owned()),
+        ];
+        let words: Vec<_> = words.into_iter().flatten().collect();
+        format!("edited: {}", words.join(", "))
+    }
+}
+
 impl Event {
     /// The task that the event is about.
     pub fn task(&self) -> Option<TaskId> {
@@ -417,12 +524,28 @@ impl Event {
             Self::StopRequested(event) => Some(event.task),
             Self::Hurried(event) => Some(event.task),
             Self::Refused(event) => Some(event.task),
+            Self::Edited(event) => Some(event.task),
             Self::Heard(_)
             | Self::WorkerJoined(_)
             | Self::WorkerMoved(_)
+            | Self::WorkerChanged(_)
             | Self::Started(_)
-            | Self::Forgotten(_) => None,
+            | Self::Forgotten(_)
+            | Self::TypePaused(_)
+            | Self::TypeResumed(_)
+            | Self::TypeLimited(_) => None,
         }
+    }
+
+    /// The type that the event is about, where it is about a whole type.
+    pub const fn task_type(&self) -> Option<&Text> {
+        let (Self::TypePaused(TypePaused { kind, .. })
+        | Self::TypeResumed(TypeResumed { kind })
+        | Self::TypeLimited(TypeLimited { kind, .. })) = self
+        else {
+            return None;
+        };
+        Some(kind)
     }
 
     /// Whether it must be on disk as soon as can be, for an answer rests on it. Losing a heartbeat
@@ -445,9 +568,14 @@ impl Event {
             Self::Hurried(_) => "hurried",
             Self::WorkerJoined(_) => "worker_joined",
             Self::WorkerMoved(_) => "worker_moved",
+            Self::WorkerChanged(_) => "worker_changed",
             Self::Refused(_) => "refused",
             Self::Started(_) => "started",
             Self::Forgotten(_) => "forgotten",
+            Self::TypePaused(_) => "type_paused",
+            Self::TypeResumed(_) => "type_resumed",
+            Self::TypeLimited(_) => "type_limited",
+            Self::Edited(_) => "edited",
         }
     }
 }

@@ -21,10 +21,57 @@ pub struct Queue {
 }
 
 impl Queue {
+    /// Whether no task is due.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// How many tasks are due: costs a step for each line.
+    pub fn len(&self) -> usize {
+        self.lines.values().map(BTreeSet::len).sum()
+    }
+
     /// The tasks in the order of their dispatch.
     pub fn iter(&self) -> impl Iterator<Item = Rank> {
         let lines = self.lines.iter();
         lines.flat_map(|(priority, line)| line.iter().map(|(due, id)| (*priority, *due, *id)))
+    }
+}
+
+/// How many tasks of one type have each status.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally([usize; Status::ALL.len()]);
+
+impl Tally {
+    fn slot(&mut self, status: Status) -> Option<&mut usize> {
+        self.0.get_mut(status as usize)
+    }
+
+    fn add(&mut self, status: Status) {
+        if let Some(count) = self.slot(status) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn take(&mut self, status: Status) {
+        if let Some(count) = self.slot(status) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// How many have that status.
+    pub fn count(&self, status: Status) -> usize {
+        self.0.get(status as usize).copied().unwrap_or_default()
+    }
+
+    /// How many hold a lease: RUNNING, and LOST as long as something of them may live.
+    pub fn leased(&self) -> usize {
+        self.count(Status::Running).saturating_add(self.count(Status::Lost))
+    }
+
+    /// Whether there is no task.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|count| *count == 0)
     }
 }
 
@@ -43,6 +90,8 @@ pub struct Index {
     pub dated: BTreeSet<(Timestamp, TaskId)>,
     /// All tasks, by status.
     pub by_status: BTreeMap<Status, IdSet>,
+    /// How many there are of each status, by type.
+    pub by_type: BTreeMap<Text, Tally>,
     /// Leased tasks by the end of their lease.
     pub lease_ends: BTreeSet<(ServiceTime, TaskId)>,
     /// Leased tasks by worker.
@@ -70,6 +119,7 @@ impl Index {
     /// Puts the entries of `task` in.
     pub(super) fn insert(&mut self, task: &Task, seen: Seen) {
         self.by_status.entry(task.status).or_default().insert(task.id);
+        self.add_to_tally(&task.kind, task.status);
         if let Some(key) = task.key() {
             self.keys.insert(key.clone(), task.id);
         }
@@ -83,6 +133,14 @@ impl Index {
         }
         if task.status.is_waiting() {
             self.insert_waiting(task, seen);
+        }
+    }
+
+    /// Counts a task of that status. An empty tally is kept: types are few, and come back.
+    fn add_to_tally(&mut self, kind: &Text, status: Status) {
+        match self.by_type.get_mut(&**kind) {
+            Some(tally) => tally.add(status),
+            None => self.by_type.entry(kind.clone()).or_default().add(status),
         }
     }
 
@@ -146,6 +204,9 @@ impl Index {
         }
         if let Some(ids) = self.by_status.get_mut(&task.status) {
             ids.remove(task.id);
+        }
+        if let Some(tally) = self.by_type.get_mut(&*task.kind) {
+            tally.take(task.status);
         }
         if let Some(lease) = task.lease() {
             self.lease_ends.remove(&(lease.ends, task.id));

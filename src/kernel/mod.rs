@@ -21,15 +21,19 @@ mod state;
 pub mod status;
 mod table;
 pub mod task;
+pub mod task_type;
 #[cfg(test)]
 mod tests;
 pub mod text;
 pub mod verdict;
 
 pub use apply::{IllegalEvent, apply};
-pub use decide::{Answer, Command, Decision, EndReport, HoldReport, Proof, Rejection, decide};
+pub use decide::{
+    Answer, Change, Command, Decision, Edit, EndReport, HoldReport, NextRun, Proof, Rejection,
+    TypeAct, decide,
+};
 pub use idset::IdSet;
-pub use index::{Index, Queue, Rank};
+pub use index::{Index, Queue, Rank, Tally};
 pub use shared::Shared;
 pub use state::{Head, Image, State, Worker};
 pub use table::Table;

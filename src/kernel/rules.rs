@@ -4,6 +4,7 @@
 //! changed config changes the future only; replay never looks here.
 
 use super::ids::Millis;
+use super::task_type::Bounds;
 use super::text::Text;
 use std::collections::BTreeMap;
 
@@ -64,6 +65,8 @@ pub struct KindRules {
     pub cancel_grace: Millis,
     /// From SIGTERM to SIGKILL.
     pub kill_grace: Millis,
+    /// How much of it may be dispatched, unless people set another bound at run time.
+    pub bounds: Bounds,
 }
 
 /// How long to wait before a retry.
@@ -103,6 +106,7 @@ impl Default for KindRules {
             retry: RetryPolicy::Exponential { base: Millis::secs(30), cap: Millis::secs(3600) },
             cancel_grace: Millis::secs(30),
             kill_grace: Millis::secs(10),
+            bounds: Bounds::default(),
         }
     }
 }

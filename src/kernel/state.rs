@@ -4,11 +4,13 @@ use super::decide::Rejection;
 use super::event::{Registration, Stamp, Standing, Started};
 use super::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
-use super::index::{Index, Queue, Rank, Seen};
-use super::rules::Retention;
+use super::index::{Index, Queue, Rank, Seen, Tally};
+use super::rules::{Retention, Rules};
 use super::status::Status;
 use super::table::Table;
 use super::task::Task;
+use super::task_type::{Bounds, TaskType};
+use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -62,6 +64,8 @@ pub struct Head {
 pub struct State {
     pub(super) tasks: Table,
     pub(super) workers: BTreeMap<WorkerId, Worker>,
+    /// The types of which something is known beyond their tasks.
+    pub(super) types: BTreeMap<Text, TaskType>,
     pub(super) head: Head,
     pub(super) index: Index,
     /// The latest readings of the clocks; never behind those of the head.
@@ -79,6 +83,8 @@ pub struct Image {
     pub tasks: Table,
     /// The workers.
     pub workers: BTreeMap<WorkerId, Worker>,
+    /// The task types of which something is known beyond their tasks.
+    pub types: BTreeMap<Text, TaskType>,
 }
 
 impl State {
@@ -112,6 +118,58 @@ impl State {
     /// All workers that are registered.
     pub fn workers(&self) -> impl Iterator<Item = &Worker> {
         self.workers.values()
+    }
+
+    /// What is known of a task type beyond its tasks, if anything.
+    pub fn task_type(&self, kind: &str) -> Option<&TaskType> {
+        self.types.get(kind)
+    }
+
+    /// The task types of which something is known beyond their tasks.
+    pub fn task_types(&self) -> impl Iterator<Item = &TaskType> {
+        self.types.values()
+    }
+
+    /// How many tasks of a type have each status.
+    pub fn tally(&self, kind: &str) -> Tally {
+        self.index.by_type.get(kind).cloned().unwrap_or_default()
+    }
+
+    /// Whether the rules, the tasks or what people ordered name that type.
+    pub fn knows_type(&self, rules: &Rules, kind: &str) -> bool {
+        let tasks = self.index.by_type.get(kind).is_some_and(|tally| !tally.is_empty());
+        tasks || self.types.contains_key(kind) || rules.kinds.contains_key(kind)
+    }
+
+    /// The bounds of a type: those that people set, else those of the rules.
+    pub fn bounds(&self, rules: &Rules, kind: &str) -> Bounds {
+        let config = rules.of(kind).bounds;
+        self.task_type(kind).map_or(config, |known| known.bounds(config))
+    }
+
+    /// How many tasks of a type hold a lease.
+    pub fn leased_count(&self, kind: &str) -> usize {
+        self.index.by_type.get(kind).map_or(0, Tally::leased)
+    }
+
+    /// Whether a type is as often leased as it may be.
+    pub fn is_saturated(&self, rules: &Rules, kind: &str) -> bool {
+        let max = self.bounds(rules, kind).max_running;
+        max.is_some_and(|max| usize::try_from(max).unwrap_or(usize::MAX) <= self.leased_count(kind))
+    }
+
+    /// When after `now` a due task can be dispatched that only the rate of its type holds up.
+    pub fn next_rate_free(&self, rules: &Rules, now: LifeTime) -> Option<LifeTime> {
+        let waits = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());
+        let held_up = self.types.values().filter(|known| {
+            let kind = &*known.kind;
+            known.paused.is_none() && waits(kind) && !self.is_saturated(rules, kind)
+        });
+        let frees = held_up.filter_map(|known| {
+            let rate = self.bounds(rules, &known.kind).rate?;
+            known.frees_at(rate).filter(|at| now < *at)
+        });
+        frees.min()
     }
 
     /// What is known besides tasks and workers.
@@ -252,19 +310,24 @@ impl State {
 
     /// A consistent image of the state as it is, for a snapshot.
     pub fn image(&self) -> Image {
-        Image { head: self.head.clone(), tasks: self.tasks.clone(), workers: self.workers.clone() }
+        Image {
+            head: self.head.clone(),
+            tasks: self.tasks.clone(),
+            workers: self.workers.clone(),
+            types: self.types.clone(),
+        }
     }
 
     /// The state that an image shows.
     pub fn restore(image: Image) -> Self {
-        let Image { head, tasks, workers } = image;
+        let Image { head, tasks, workers, types } = image;
         let seen = Seen { wall: head.wall, life: head.life };
         let mut index = Index::default();
         for task in tasks.iter() {
             index.insert(task, seen);
         }
         let next_seq = Seq(head.seq.0.saturating_add(1));
-        Self { tasks, workers, head, index, seen, next_seq }
+        Self { tasks, workers, types, head, index, seen, next_seq }
     }
 
     /// Notes an event's place and time.
@@ -286,6 +349,9 @@ impl State {
         for task in self.tasks.iter() {
             check_task(task)?;
         }
+        for (kind, known) in &self.types {
+            check_type(kind, known)?;
+        }
         let same = |name: &str, equal: bool| {
             if equal {
                 Ok(())
@@ -300,6 +366,11 @@ impl State {
                 .collect()
         };
         same("by_status", filled(&self.index.by_status) == filled(&fresh.by_status))?;
+        let tallies = |index: &Index| -> BTreeMap<Text, Tally> {
+            let kept = index.by_type.iter().filter(|(_, tally)| !tally.is_empty());
+            kept.map(|(kind, tally)| (kind.clone(), tally.clone())).collect()
+        };
+        same("by_type", tallies(&self.index) == tallies(&fresh))?;
         same("lease_ends", self.index.lease_ends == fresh.lease_ends)?;
         same("held", self.index.held == fresh.held)?;
         same("keys", self.index.keys == fresh.keys)?;
@@ -322,6 +393,17 @@ fn waiting(index: &Index) -> BTreeSet<TaskId> {
     let asleep = index.sleeping.iter().map(|(_, id)| *id);
     let dated = index.dated.iter().map(|(_, id)| *id);
     ready(index).map(|(_, _, id)| id).chain(asleep).chain(dated).collect()
+}
+
+/// The invariants of one task type.
+fn check_type(kind: &Text, known: &TaskType) -> Result<(), String> {
+    if *kind != known.kind {
+        return Err(format!("type {} is kept as {kind}", known.kind));
+    }
+    if known.is_plain() {
+        return Err(format!("type {kind} is kept and nothing is known of it"));
+    }
+    known.check()
 }
 
 /// The invariants of one task.

@@ -500,6 +500,17 @@ impl Task {
         self.extra.as_ref()?.at
     }
 
+    /// Lets it be due at a wall time, or by the life clock alone.
+    pub fn set_at(&mut self, at: Option<Timestamp>) {
+        match at {
+            Some(at) => {
+                let none = || Shared::new(Extra::default());
+                self.extra.get_or_insert_with(none).make_mut().at = Some(at);
+            }
+            None => self.forget_at(),
+        }
+    }
+
     /// Lets it be due by the life clock alone.
     pub fn forget_at(&mut self) {
         if let Some(extra) = self.extra.as_mut().filter(|extra| extra.at.is_some()) {

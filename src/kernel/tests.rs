@@ -16,6 +16,8 @@ use super::{Answer, Command, EndReport, HoldReport, Proof, State, apply, decide}
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod types;
+
 struct World {
     state: State,
     rules: Rules,
@@ -283,6 +285,40 @@ fn only_free_slots_are_leased_to() {
 }
 
 #[test]
+fn a_worker_with_another_config_is_leased_by_it_and_keeps_what_it_holds() {
+    let mut w = World::new();
+    for kind in ["job", "other", "job", "late"] {
+        w.submit(|spec| spec.kind = kind.into());
+    }
+    let worker = w.join(2);
+    let offer = |kind: &str, slots| Command::Offer { worker, kinds: vec![kind.into()], slots };
+    w.said.clear();
+    w.lease(worker, 1);
+    // No more slots than it holds attempts: nothing is taken away, and nothing leased.
+    w.tell(&offer("late", 1));
+    w.lease(worker, 5);
+    // Then there is room, but only for the new type.
+    w.tell(&offer("late", 3));
+    w.lease(worker, 5);
+    // The same once more is nothing to be recorded.
+    w.tell(&offer("late", 3));
+    w.end(w.proof(1), Outcome::Success);
+    w.expect(expect![[r#"
+        1 leased as 6 by 5 until 60000
+        = Leased([(TaskId(1), Fence(6))])
+        worker_changed
+        = Leased([])
+        worker_changed
+        4 leased as 9 by 5 until 60000
+        = Leased([(TaskId(4), Fence(9))])
+        1 RUNNING -> SUCCESS completed (success)
+        = Ended(Success)
+    "#]]);
+    let unknown = Command::Offer { worker: WorkerId(99), kinds: Vec::new(), slots: 1 };
+    assert!(decide(&w.state, &w.rules, &unknown, w.now).is_err());
+}
+
+#[test]
 fn an_old_token_is_refused_recorded_once_and_changes_nothing() {
     let mut w = World::new();
     w.submit(|spec| spec.timeout = Some(Millis(1000)));
@@ -546,7 +582,7 @@ fn every_command_in_every_status_does_what_the_table_says() {
                     assert_eq!(w.state.task(TaskId(2)).unwrap().retry_of(), Some(TaskId(1)));
                 }
                 Verdict::Refuse => assert!(w.said.starts_with("refused: cannot"), "{}", w.said),
-                Verdict::Move(..) | Verdict::Hurry | Verdict::Already => {
+                Verdict::Move(..) | Verdict::Hurry | Verdict::Change | Verdict::Already => {
                     assert!(w.said.contains("Acted"), "{}", w.said);
                 }
             }

@@ -18,12 +18,21 @@ pub enum Verb {
     RunNow,
     /// Stop a running one and start it over.
     Reset,
+    /// Change a waiting one.
+    Edit,
 }
 
 impl Verb {
     /// Every verb.
-    pub const ALL: &'static [Self] =
-        &[Self::Cancel, Self::Pause, Self::Resume, Self::Retry, Self::RunNow, Self::Reset];
+    pub const ALL: &'static [Self] = &[
+        Self::Cancel,
+        Self::Pause,
+        Self::Resume,
+        Self::Retry,
+        Self::RunNow,
+        Self::Reset,
+        Self::Edit,
+    ];
 
     /// The word on the command line.
     pub const fn word(self) -> &'static str {
@@ -34,16 +43,18 @@ impl Verb {
             Self::Retry => "retry",
             Self::RunNow => "run-now",
             Self::Reset => "reset",
+            Self::Edit => "edit",
         }
     }
 
-    /// The status that it is meant to lead to.
-    pub const fn leads_to(self) -> Status {
+    /// The status that it is meant to lead to, where it is meant to lead to one.
+    pub const fn leads_to(self) -> Option<Status> {
         match self {
-            Self::Cancel => Status::Cancelled,
-            Self::Pause => Status::Paused,
-            Self::Resume | Self::Retry | Self::Reset => Status::Pending,
-            Self::RunNow => Status::Running,
+            Self::Cancel => Some(Status::Cancelled),
+            Self::Pause => Some(Status::Paused),
+            Self::Resume | Self::Retry | Self::Reset => Some(Status::Pending),
+            Self::RunNow => Some(Status::Running),
+            Self::Edit => None,
         }
     }
 }
@@ -59,6 +70,8 @@ pub enum Verdict {
     Hurry,
     /// A new task is made.
     Anew,
+    /// The task changes and keeps its status.
+    Change,
     /// It is so already: nothing changes, and that is no error.
     Already,
     /// It cannot be done.
@@ -78,6 +91,7 @@ pub const fn verdict(status: Status, verb: Verb) -> Verdict {
         (Verb::Retry, Success | Failed | Dead | Cancelled) => Verdict::Anew,
         (Verb::RunNow, Pending | Retrying) => Verdict::Hurry,
         (Verb::Reset, Running | Lost) => Verdict::Ask(Stop::Reset),
+        (Verb::Edit, Pending | Paused | Retrying) => Verdict::Change,
         (Verb::Cancel, Success | Failed | Dead)
         | (Verb::Pause, Success | Failed | Dead | Cancelled)
         | (
@@ -86,9 +100,8 @@ pub const fn verdict(status: Status, verb: Verb) -> Verdict {
         )
         | (Verb::Retry, Pending | Running | Paused | Retrying | Lost)
         | (Verb::RunNow, Running | Paused | Lost | Success | Failed | Dead | Cancelled)
-        | (Verb::Reset, Pending | Paused | Retrying | Success | Failed | Dead | Cancelled) => {
-            Verdict::Refuse
-        }
+        | (Verb::Reset, Pending | Paused | Retrying | Success | Failed | Dead | Cancelled)
+        | (Verb::Edit, Running | Lost | Success | Failed | Dead | Cancelled) => Verdict::Refuse,
     }
 }
 

@@ -13,12 +13,13 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::fs::{self, OpenOptions};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 const WORD: &str = "midwatch-claim 1";
+const WORD_OF_THREAD: &str = "midwatch-thread 1";
 
 /// Who holds the name of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +33,12 @@ pub enum Held {
         /// The autogroup of that session, where the kernel has them.
         autogroup: Option<u64>,
     },
-    /// Something that is neither; only a crash of the whole host can leave that.
+    /// A thread of a worker, which nobody can kill but with the worker.
+    Thread {
+        /// The worker's process.
+        worker: ProcessId,
+    },
+    /// Something that is none of these; only a crash of the whole host can leave that.
     Unreadable,
 }
 
@@ -107,6 +113,20 @@ impl Claim {
         let _litter = rustix::fs::unlink(self.aside.as_c_str());
         linked
     }
+}
+
+/// Claims the name of an attempt that runs on a thread of `worker`, the calling process.
+///
+/// Fails with `AlreadyExists` when the name is taken; the attempt must then not begin.
+pub fn take_for_thread(run_dir: &Path, fence: Fence, worker: &ProcessId) -> io::Result<()> {
+    let ProcessId { pid, start_time, boot_id, pid_namespace } = worker;
+    let aside = run_dir.join(format!("{fence}.new"));
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
+    writeln!(file, "{WORD_OF_THREAD} {pid} {start_time} 0 {pid_namespace} {boot_id}")?;
+    let linked = fs::hard_link(&aside, run_dir.join(fence.to_string()));
+    absent_is_fine(fs::remove_file(&aside))?;
+    linked
 }
 
 /// A line built on the stack. What does not fit is cut off, which makes the claim unreadable and
@@ -210,14 +230,19 @@ pub fn read(run_dir: &Path, fence: Fence) -> io::Result<Option<Held>> {
 }
 
 fn parse(text: &str) -> Option<Held> {
-    let mut fields = text.strip_suffix('\n')?.strip_prefix(WORD)?.split_ascii_whitespace();
+    let line = text.strip_suffix('\n')?;
+    let of_thread = line.strip_prefix(WORD_OF_THREAD);
+    let mut fields = of_thread.or_else(|| line.strip_prefix(WORD))?.split_ascii_whitespace();
     let pid = fields.next()?.parse().ok()?;
     let start_time = fields.next()?.parse().ok()?;
     let autogroup = fields.next()?.parse().ok().filter(|number| *number != 0);
     let pid_namespace = fields.next()?.parse().ok()?;
     let boot_id = fields.next()?.to_owned();
     let process = ProcessId { pid, start_time, boot_id, pid_namespace };
-    Some(Held::Claim { process, autogroup })
+    Some(match of_thread {
+        Some(_) => Held::Thread { worker: process },
+        None => Held::Claim { process, autogroup },
+    })
 }
 
 /// Removes what an attempt left in `run/`: its claim or tombstone and its temporary directory.

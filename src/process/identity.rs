@@ -172,6 +172,12 @@ pub fn is_alive(process: &ProcessId) -> io::Result<bool> {
     Ok(stat.is_some_and(|stat| stat.start_time == process.start_time && stat.is_living()))
 }
 
+/// The state of a process as the kernel names it: `T` stopped, `D` waiting for a disk. None when it
+/// is gone, or hidden.
+pub fn state(pid: u32) -> Option<char> {
+    stat(pid).ok()?.map(|stat| stat.state)
+}
+
 /// A name for this machine that outlives reboots, if it has one that every user sees alike. Minimal
 /// hosts have no `/etc/machine-id`; boards have a serial number then.
 pub fn machine_id() -> Option<String> {

@@ -26,9 +26,9 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
-pub use claim::{Held, read as read_claim, remove, tmp_dir, tombstone};
+pub use claim::{Held, read as read_claim, remove, take_for_thread, tmp_dir, tombstone};
 pub use descriptor::{inherited, reserve_standard, watch_readable};
-pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace};
+pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, state};
 pub use lock::{WorkerLock, is_free};
 pub use orphans::Adoption;
 pub use scan::{Found, Look, Mark};

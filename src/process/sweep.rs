@@ -57,7 +57,11 @@ pub fn sweep(
     let mut mark = Mark::by_token(&format!("{store}:{task}:{fence}"));
     match claim::tombstone(run_dir, fence)? {
         Held::Tombstone => return Ok(Swept::default()),
-        Held::Claim { process, .. } if process.boot_id != boot_id => return Ok(Swept::default()),
+        Held::Claim { process, .. } | Held::Thread { worker: process }
+            if process.boot_id != boot_id =>
+        {
+            return Ok(Swept::default());
+        }
         Held::Claim { process, autogroup } => {
             // A pid of another namespace is not a pid here; the token is what is left.
             if process.pid_namespace == identity::pid_namespace()? {
@@ -65,7 +69,8 @@ pub fn sweep(
                 mark.autogroup = autogroup;
             }
         }
-        Held::Unreadable => {}
+        // A thread ends with its worker only; what it started may bear the token.
+        Held::Thread { .. } | Held::Unreadable => {}
     }
     Ok(Swept { started: true, killed: kill_until_none_is_left(&mark)? })
 }

@@ -1,11 +1,13 @@
 //! What every request handler knows.
 
 use super::hand::Hand;
-use super::peer::{Access, Doors, Peer};
+use super::house::House;
+use super::peer::{Access, Doors, Group, Peer, find_group};
 use super::problems::{Failure, invalid};
 use super::rules::Kinds;
 use super::submission::Judge;
 use crate::api::Problem;
+use crate::config::Config;
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::BODY_BYTES_MAX;
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -15,7 +17,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -35,10 +37,10 @@ pub(crate) const WAIT_MAX: Millis = Millis::secs(60);
 pub(crate) struct App {
     /// The way into the engine's thread.
     pub(crate) hand: Hand,
-    /// The types that may be submitted.
-    pub(crate) kinds: Kinds,
-    /// Who may what.
-    pub(crate) doors: Doors,
+    /// What of the config a request is judged by.
+    pub(crate) policy: RwLock<Arc<Policy>>,
+    /// What is known of the house besides the engine.
+    pub(crate) house: House,
     /// The data directory, absolute.
     pub(crate) data_dir: PathBuf,
     /// The store, in hex.
@@ -53,13 +55,44 @@ pub(crate) struct App {
     pub(crate) closing: watch::Receiver<bool>,
 }
 
+/// What of the config a request is judged by.
+pub(crate) struct Policy {
+    /// The types that may be submitted.
+    pub(crate) kinds: Kinds,
+    /// Who may what.
+    pub(crate) doors: Doors,
+}
+
+impl Policy {
+    /// That of a config. Fails when a group is not there.
+    pub(crate) fn of(config: &Config) -> Result<Self, String> {
+        let operate = group(config.http.operate_group.as_ref(), "operate_group")?;
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { kinds: Kinds::of(config), doors: Doors { owner, operate } })
+    }
+
+    /// Judges submissions of this peer.
+    pub(crate) fn judge(&self, peer: Peer) -> Judge<'_> {
+        Judge { kinds: &self.kinds, peer, doors: &self.doors }
+    }
+}
+
+/// The group that a key of `[http]` names.
+pub(crate) fn group(name: Option<&String>, key: &str) -> Result<Option<Group>, String> {
+    let Some(name) = name else { return Ok(None) };
+    match find_group(name) {
+        Some(group) => Ok(Some(group)),
+        None => Err(format!("`http.{key}`: there is no group `{name}` in /etc/group")),
+    }
+}
+
 /// What a handler answers.
 pub(crate) type Answered = Result<Response, Failure>;
 
 impl App {
     /// Passes if the peer may do this.
     pub(crate) fn require(&self, peer: Peer, access: Access, what: &str) -> Result<(), Problem> {
-        peer.require(access, what, &self.doors)
+        peer.require(access, what, &self.policy().doors)
     }
 
     /// The directory of claims and worker locks.
@@ -67,9 +100,14 @@ impl App {
         self.data_dir.join("run")
     }
 
-    /// Judges submissions of this peer.
-    pub(crate) fn judge(&self, peer: Peer) -> Judge<'_> {
-        Judge { kinds: &self.kinds, peer, doors: &self.doors }
+    /// What requests are judged by now; it may be another one at the next request.
+    pub(crate) fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Judges the next requests by another one.
+    pub(crate) fn put_in_force(&self, policy: Policy) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
     }
 
     /// Waits until the daemon begins to shut down.

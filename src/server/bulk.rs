@@ -182,7 +182,7 @@ impl Bulk<'_> {
             return Ok(());
         }
         let gathered = &mut self.gathered;
-        let judged = match self.app.judge(self.peer).spec(line) {
+        let judged = match self.app.policy().judge(self.peer).spec(line) {
             Ok(spec) => {
                 gathered.commands.push(Command::Submit(spec));
                 Judged::Asked

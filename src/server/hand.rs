@@ -11,6 +11,7 @@ use crate::api::{Code, Problem};
 use crate::engine::{Input, Ticket};
 use crate::kernel::event::Actor;
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
+use crate::kernel::rules::Rules;
 use crate::kernel::task::SecretHash;
 use crate::kernel::{Answer, Command, Rejection};
 use std::future::Future;
@@ -83,6 +84,11 @@ pub(crate) enum Message {
         from: Ticket,
         on: Subject,
         look: Look,
+    },
+    /// The config changed.
+    Rules {
+        rules: Box<Rules>,
+        snapshot_after: u64,
     },
     /// Somebody follows the events.
     Subscribe {

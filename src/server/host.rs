@@ -199,6 +199,10 @@ impl Host {
             }
             Message::Read(read) => state.reads.push(read),
             Message::Watch { from, on, look } => state.watches.add(from, on, look),
+            Message::Rules { rules, snapshot_after } => {
+                self.engine.set_rules(*rules);
+                self.engine.set_snapshot_after(snapshot_after);
+            }
             Message::Subscribe { from, to } => state.feeds.subscribe(from, to),
             Message::Tell(input) => {
                 if matches!(*input, Input::Swept { .. }) {

@@ -2,7 +2,7 @@
 
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
-use super::{events, logs, status, tasks, workers};
+use super::{events, logs, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
 use axum::extract::{Request, State as Shared};
@@ -46,6 +46,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/tasks/{id}/log", get(logs::log))
         .route("/v1/tasks/{id}/wait", get(tasks::wait))
         .route("/v1/tasks/{id}/{verb}", post(tasks::act))
+        .route("/v1/types", get(types::list))
+        .route("/v1/types/{type}", get(types::show))
+        .route("/v1/types/{type}/{verb}", post(types::act))
         .route("/v1/workers", post(workers::register).get(workers::list))
         .route("/v1/workers/{id}/{verb}", post(workers::call))
         .route("/v1/events", get(events::events))
@@ -159,7 +162,7 @@ async fn connection(
     router: Router,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let credentials = stream.peer_cred()?;
-    let peer = app.doors.admit(credentials.uid(), credentials.gid());
+    let peer = app.policy().doors.admit(credentials.uid(), credentials.gid());
     let router = TowerToHyperService::new(router);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         request.extensions_mut().insert(peer);

@@ -49,6 +49,11 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         }
         Rejection::Forgotten(_) => Problem::new(Code::NoSuchTask, detail)
             .with_help("`[retention]` in the config says how long they stay, and names an archive"),
+        Rejection::NoSuchType(_) => {
+            Problem::new(Code::NoSuchType, detail).with_help("midwatch type list")
+        }
+        Rejection::RetriesUsed { task, .. } => Problem::new(Code::WrongStatus, detail)
+            .with_help(format!("to end it: midwatch cancel {task}")),
         Rejection::NoSuchWorker(_) => Problem::new(Code::NoSuchWorker, detail),
         Rejection::WrongStatus { task, status, .. } if status.is_terminal() => {
             let help = format!("to run it again as a new task: midwatch retry {task}");

@@ -9,6 +9,8 @@ use crate::kernel::task::Task;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 
 /// Jobs that may wait. One that finds no room is made up for by the next survey.
@@ -33,7 +35,7 @@ pub(crate) enum Job {
 pub(crate) struct Remains {
     pub(crate) logs: PathBuf,
     /// Bytes that all logs together may take.
-    pub(crate) logs_max: u64,
+    pub(crate) logs_max: Arc<AtomicU64>,
     pub(super) archive: Option<Archive>,
 }
 
@@ -109,6 +111,7 @@ impl Remains {
 
     fn survey(&self, ask: impl Fn(&[Logs]) -> Option<Vec<Standing>>) -> io::Result<()> {
         let found = self.find()?;
+        let logs_max = self.logs_max.load(Ordering::Relaxed);
         let mut ended = Vec::new();
         let mut bytes = 0_u64;
         for some in found.chunks(ASKED_AT_ONCE) {
@@ -128,7 +131,7 @@ impl Remains {
         ended.sort_by_key(|(at, logs)| (*at, logs.task));
         let mut removed = 0_u64;
         for (_, logs) in ended {
-            if bytes <= self.logs_max {
+            if bytes <= logs_max {
                 break;
             }
             self.remove(logs.task);
@@ -138,7 +141,7 @@ impl Remains {
         if 0 < removed {
             tracing::info!(
                 "removed the logs of {removed} ended tasks: all logs together may take {}",
-                crate::units::bytes(self.logs_max)
+                crate::units::bytes(logs_max)
             );
         }
         Ok(())
@@ -188,6 +191,7 @@ mod tests {
             4 => Standing::Ended(LifeTime(7)),
             _ => Standing::Open,
         };
+        let logs_max = Arc::new(AtomicU64::new(logs_max));
         let remains = Remains { logs: dir.to_owned(), logs_max, archive: None };
         remains.survey(|found| Some(found.iter().map(standing).collect())).unwrap();
     }

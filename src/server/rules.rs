@@ -5,6 +5,7 @@ use crate::config::{self, Config};
 use crate::journal;
 use crate::kernel::ids::Millis;
 use crate::kernel::rules::{KindRules, Retention, RetryPolicy, Rules};
+use crate::kernel::task_type::Bounds;
 use crate::kernel::text::Text;
 use std::collections::BTreeMap;
 
@@ -24,9 +25,12 @@ pub fn rules_from(config: &Config) -> Rules {
             retry: policy(&handler.retry),
             cancel_grace: handler.cancel_grace,
             kill_grace: handler.kill_grace,
+            bounds: Bounds { max_running: handler.max_running, rate: handler.rate },
         };
         (Text::from(name.as_str()), rules)
     });
+    let fallback = KindRules { retry: policy(retry), ..KindRules::default() };
+    let exec = (Text::from(EXEC), fallback.clone());
     Rules {
         heartbeat: worker.heartbeat,
         suspect_after: worker.suspect_after,
@@ -40,8 +44,8 @@ pub fn rules_from(config: &Config) -> Rules {
             archive: retention.archive.is_some(),
         },
         max_state: retention.max_state,
-        fallback: KindRules { retry: policy(retry), ..KindRules::default() },
-        kinds: kinds.collect(),
+        fallback,
+        kinds: kinds.chain([exec]).collect(),
     }
 }
 

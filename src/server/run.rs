@@ -1,20 +1,21 @@
 //! The life of the server: lock, recover, serve, close.
 
-use super::app::{App, LARGE_BODIES_MAX};
+use super::app::{App, LARGE_BODIES_MAX, Policy, group};
 use super::archive::Archive;
 use super::hand::{Hand, Message, Outbox};
 use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
 use super::host::{Core, Helpers, Host};
-use super::peer::{Doors, find_group};
+use super::house::House;
 use super::pulse::Pulse;
+use super::reload::{Reload, Reloading};
 use super::remains::{self, Remains};
 use super::replay::Replayer;
-use super::rules::{Kinds, journal_options, rules_from};
+use super::rules::{journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::{claims, data_dir, deaths, http};
+use super::{claims, data_dir, deaths, http, lifeline};
 use crate::clock::{self, Clock};
-use crate::config::{Config, Fsync};
+use crate::config::{Config, Fsync, Running};
 use crate::engine::{Engine, Output, Start};
 use crate::journal::{self, JournalError, RealDisk};
 use crate::kernel::event::Registration;
@@ -29,10 +30,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, RwLock};
 use std::thread;
 use std::time::Duration;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::Receiver;
 use tokio::sync::{Semaphore, oneshot, watch};
 
 /// How often the supervisor is told that all is well, as it expects it; more would only wake an idle
@@ -50,12 +55,15 @@ const TURN_TIME_MAX: Millis = Millis::secs(60);
 pub struct ServerOptions {
     /// The config; it names the data directory and the socket.
     pub config: Config,
-    /// Read end of a pipe: when it closes, the server stops.
+    /// How to take up a changed config; none leaves it as it is.
+    pub reload: Option<Reload>,
+    /// Read end of a pipe: when it closes, the server stops. What comes through it before is news
+    /// of the supervisor.
     pub lifeline: Option<OwnedFd>,
     /// Write end of a pipe: gets a byte when the server begins to serve, and then every few
     /// seconds while it is well.
     pub probe: Option<OwnedFd>,
-    /// Whether SIGTERM and SIGINT stop the server.
+    /// Whether SIGTERM and SIGINT stop the server, and SIGHUP has the config read again.
     pub signals: bool,
     /// Whether to take over a data directory that another machine wrote last.
     pub adopt: bool,
@@ -118,26 +126,42 @@ impl ServerError {
 /// open the socket. Fails when any of it does; a storage error later on ends it too, and whoever
 /// still waits for an answer does not get one.
 pub fn run(options: ServerOptions) -> Result<(), ServerError> {
-    let ServerOptions { config, lifeline, probe, signals, adopt } = options;
+    let ServerOptions { config, reload, lifeline, probe, signals, adopt } = options;
     let data_dir = data_dir::make_data_dir(&config).map_err(ServerError::refused)?;
     // Held until the very end, after the socket is gone.
     let _lock = data_dir::lock(&data_dir)?;
+    let runtime = runtime().map_err(|error| ServerError::host("start for", &data_dir, &error))?;
+    // Caught from now on, or a reload that comes while a long journal is read would be the end.
+    let hangup = signals.then(|| catch_hangup(&runtime)).flatten();
     let recovering = probe.as_ref().map(say_that_recovery_goes_on).transpose();
     let recovering = recovering.map_err(|error| ServerError::host("watch", &data_dir, &error))?;
     let opened = open(&config, &data_dir, adopt)?;
     drop(recovering);
     let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    let orders = Orders { reload, hangup, lifeline, probe, signals };
+    let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
+    drop(socket);
+    served
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(1)
         .thread_name("blocking")
         .build()
-        .map_err(|error| ServerError::host("start a runtime for", &data_dir, &error))?;
-    let orders = Orders { lifeline, probe, signals };
-    let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
-    drop(socket);
-    served
+}
+
+fn catch_hangup(runtime: &Runtime) -> Option<Signal> {
+    let _inside = runtime.enter();
+    match signal(SignalKind::hangup()) {
+        Ok(hangup) => Some(hangup),
+        Err(error) => {
+            tracing::error!("cannot catch SIGHUP: {error}");
+            None
+        }
+    }
 }
 
 /// How often a start that takes long gives a sign of life.
@@ -160,6 +184,8 @@ fn say_that_recovery_goes_on(probe: &OwnedFd) -> io::Result<SyncSender<()>> {
 
 /// How others steer the server.
 struct Orders {
+    reload: Option<Reload>,
+    hangup: Option<Signal>,
     lifeline: Option<OwnedFd>,
     probe: Option<OwnedFd>,
     signals: bool,
@@ -245,18 +271,9 @@ fn short(text: &str) -> [u8; 16] {
     short
 }
 
-fn group(name: Option<&String>, key: &str) -> Result<Option<super::peer::Group>, ServerError> {
-    let Some(name) = name else { return Ok(None) };
-    match find_group(name) {
-        Some(group) => Ok(Some(group)),
-        None => Err(ServerError::config(format!(
-            "`http.{key}`: there is no group `{name}` in /etc/group"
-        ))),
-    }
-}
-
 fn bind(config: &Config) -> Result<(Socket, std::os::unix::net::UnixListener), ServerError> {
-    let group = group(config.http.socket_group.as_ref(), "socket_group")?;
+    let group = group(config.http.socket_group.as_ref(), "socket_group");
+    let group = group.map_err(ServerError::config)?;
     if let Some(group) = &group
         && config.socket.starts_with(&config.data_dir)
     {
@@ -290,9 +307,10 @@ async fn serve(
     };
     let retention = &config.retention;
     let archive = retention.archive.clone();
+    let logs_max = Arc::new(AtomicU64::new(retention.logs));
     let remains = Remains {
         logs: data_dir.join("logs"),
-        logs_max: retention.logs,
+        logs_max: Arc::clone(&logs_max),
         archive: archive.map(|path| Archive::new(path, opened.store.clone())),
     };
     let helpers = start_helpers(&hand, ground, remains).map_err(no_runtime)?;
@@ -305,17 +323,25 @@ async fn serve(
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
     let listener = tokio::net::UnixListener::from_std(listener).map_err(no_runtime)?;
+    let (done, reloaded) = tokio::sync::mpsc::channel(1);
     if let Some(probe) = orders.probe {
-        tokio::spawn(tell_that_all_is_well(File::from(probe), pulse));
+        tokio::spawn(tell_that_all_is_well(File::from(probe), pulse, reloaded));
+    }
+    if let Some(Reload { source, taken }) = orders.reload {
+        let running = Running::new(source, config.clone());
+        let app = Arc::clone(&app);
+        let reloading = Reloading { running, taken, app, logs_max, done };
+        tokio::spawn(reloading.run(orders.hangup));
     }
     tracing::info!("serving on {}", config.socket.display());
+    let house = Arc::clone(&app);
     let serving = http::serve(listener, app, room_for_connections(), closing);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A storage error: nothing more may be answered.
         ended = &mut ended => return outcome(ended),
         served = &mut serving => served.map_err(no_runtime)?,
-        () = told_to_stop(orders.lifeline, orders.signals) => {
+        () = told_to_stop(orders.lifeline, orders.signals, &house.house) => {
             tracing::info!("stopping");
             close.send_replace(true);
             tokio::select! {
@@ -349,7 +375,7 @@ fn app(
     hand: Hand,
     closing: watch::Receiver<bool>,
 ) -> Result<Arc<App>, ServerError> {
-    let operate = group(config.http.operate_group.as_ref(), "operate_group")?;
+    let policy = Policy::of(config).map_err(ServerError::config)?;
     let uname = rustix::system::uname();
     let about = About {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -362,8 +388,8 @@ fn app(
     };
     Ok(Arc::new(App {
         hand,
-        kinds: Kinds::of(config),
-        doors: Doors { owner: rustix::process::geteuid().as_raw(), operate },
+        policy: RwLock::new(Arc::new(policy)),
+        house: House::default(),
         data_dir: data_dir.to_owned(),
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),
@@ -439,71 +465,50 @@ fn room_for_connections() -> usize {
 
 /// Writes a byte now and every few seconds, unless the engine's thread is stuck. Touches neither
 /// the engine nor the disk, so a store that hangs shows as silence, not as a hang of its own.
-async fn tell_that_all_is_well(mut probe: File, pulse: Arc<Pulse>) -> ! {
+///
+/// A reading of the config that was asked for is told with an `r`, whenever it is done.
+async fn tell_that_all_is_well(
+    mut probe: File,
+    pulse: Arc<Pulse>,
+    mut reloaded: Receiver<()>,
+) -> ! {
     if let Err(error) = rustix::io::ioctl_fionbio(&probe, true) {
         tracing::warn!("cannot make the probe non-blocking: {error}");
     }
+    let mut byte = b".";
     loop {
-        if !pulse.is_stuck(TURN_TIME_MAX) {
-            match probe.write(b".") {
+        if byte == b"r" || !pulse.is_stuck(TURN_TIME_MAX) {
+            match probe.write(byte) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => tracing::debug!("nobody reads the probe: {error}"),
             }
         }
-        tokio::time::sleep(PROBE_EVERY).await;
+        byte = tokio::select! {
+            () = tokio::time::sleep(PROBE_EVERY) => b".",
+            Some(()) = reloaded.recv() => b"r",
+        };
     }
 }
 
-async fn told_to_stop(lifeline: Option<OwnedFd>, signals: bool) {
+async fn told_to_stop(lifeline: Option<OwnedFd>, signals: bool, house: &House) {
     tokio::select! {
-        () = closed(lifeline) => {}
+        () = lifeline::closed(lifeline, house) => {}
         () = signalled(signals) => {}
     }
 }
 
-/// Waits until the other end of the pipe is closed. What is written to it is disregarded.
-async fn closed(lifeline: Option<OwnedFd>) {
-    let Some(lifeline) = lifeline else { return std::future::pending().await };
-    if let Err(error) = rustix::io::ioctl_fionbio(&lifeline, true) {
-        tracing::warn!("cannot watch the lifeline: {error}");
-    }
-    let watched = match super::readable::watch(lifeline) {
-        Ok(watched) => watched,
-        Err(error) => {
-            tracing::error!("cannot watch the lifeline: {error}");
-            return std::future::pending().await;
-        }
-    };
-    let mut buffer = [0; 64];
-    loop {
-        let Ok(mut ready) = watched.readable().await else { return };
-        let read = ready.try_io(|lifeline| Ok(rustix::io::read(lifeline, &mut buffer)?));
-        if let Ok(Ok(0) | Err(_)) = read {
-            return;
-        }
-    }
-}
-
 async fn signalled(signals: bool) {
-    use tokio::signal::unix::{SignalKind, signal};
     if !signals {
         return std::future::pending().await;
     }
-    let handlers = (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::hangup()),
-    );
-    let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = handlers else {
+    let handlers = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()));
+    let (Ok(mut terminate), Ok(mut interrupt)) = handlers else {
         tracing::error!("cannot catch signals");
         return std::future::pending().await;
     };
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return,
-            _ = interrupt.recv() => return,
-            _ = hangup.recv() => tracing::info!("SIGHUP: nothing to do"),
-        }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }

@@ -9,12 +9,13 @@ use crate::journal::{Recovery, Stats, TailClass};
 use crate::kernel::event::Standing;
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::status::Status;
-use crate::kernel::{Image, State};
+use crate::kernel::text::Text;
+use crate::kernel::{Image, Queue, State};
 use crate::units::{bytes, span};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State as Shared};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -137,6 +138,7 @@ pub(crate) async fn status(
     let disk_free = free_space(&app.data_dir);
     attention.extend(of_the_house(about, disk_free));
     attention.extend(quarantine(&app.data_dir));
+    attention.extend(app.house.points());
     attention.sort_by_key(|point| !point.critical);
     let health = match attention.first() {
         Some(Attention { critical: true, .. }) => "CRITICAL",
@@ -167,6 +169,7 @@ pub(crate) async fn status(
         syncs: journal.syncs,
         disk_free,
         recovery: about.recovery.line.clone(),
+        config_reload_ok: app.house.config_is_ok(),
         digest,
     }))
 }
@@ -241,15 +244,53 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
         let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
         points.push(point(true, what, &commands));
     }
+    if 0 < figures.alive && WORKERLESS_MAX < waited {
+        points.extend(of_no_worker(state));
+    }
     for worker in state.workers().filter(|worker| worker.standing != Standing::Alive) {
         let (name, standing) = (&worker.registration.name, worker.standing.word());
         let what = format!("worker {} ({name}) is {standing}", worker.id);
         points.push(point(false, what, &["midwatch workers".to_owned()]));
     }
+    points.extend(paused_types(state, now));
     for status in [Status::Dead, Status::Failed] {
         points.extend(ended_badly(state, status, now));
     }
     points
+}
+
+/// Due tasks of types that no living worker has, such as one that was taken out of the config.
+fn of_no_worker(state: &State) -> Vec<Attention> {
+    let living = state.workers().filter(|worker| worker.standing == Standing::Alive);
+    let offered: BTreeSet<&Text> = living.flat_map(|worker| &worker.registration.kinds).collect();
+    let homeless = state.index().ready.iter().filter(|(kind, _)| !offered.contains(kind));
+    let points = homeless.filter_map(|(kind, queue)| {
+        let waiting = queue.iter().take(LOOKED_AT_MAX).count();
+        let count = if waiting == LOOKED_AT_MAX {
+            format!("{waiting} and more")
+        } else {
+            waiting.to_string()
+        };
+        let what = format!("{count} due tasks of type {kind} wait, and no worker can run them");
+        let commands = ["midwatch workers".to_owned(), "midwatch config show".to_owned()];
+        (waiting != 0).then(|| point(false, what, &commands))
+    });
+    points.collect()
+}
+
+/// Types that somebody paused: what waits there waits for a person.
+fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention> {
+    let paused = state.task_types().filter_map(|known| Some((&known.kind, known.paused.as_ref()?)));
+    paused.map(move |(kind, order)| {
+        let due = state.index().ready.get(kind).map_or(0, Queue::len);
+        let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        let since = span(now.since(order.at));
+        let what = format!(
+            "type {kind} is paused since {since} by {}, {due} due tasks wait{why}",
+            order.by
+        );
+        point(false, what, &[format!("midwatch type resume {kind}")])
+    })
 }
 
 fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> {
@@ -371,12 +412,55 @@ mod tests {
         let figures = Figures { oldest_waiting: Some(Millis::secs(60)), ..Figures::default() };
         let told = |uptime, alive| {
             let points = of_the_tasks(&state, Figures { alive, ..figures }, Timestamp(0), uptime);
-            points.first().map(|point| (point.critical, point.what.clone()))
+            let critical = points.into_iter().find(|point| point.critical);
+            critical.map(|point| (point.critical, point.what))
         };
         assert_eq!(told(Millis::secs(5), 0), None);
         assert_eq!(told(Millis::secs(70), 1), None);
         let what = "no worker has been alive for 1 min, and 1 due tasks wait".to_owned();
         assert_eq!(told(Millis::secs(70), 0), Some((true, what)));
+    }
+
+    #[test]
+    fn due_tasks_of_a_type_that_no_living_worker_has_are_told() {
+        use crate::kernel::event::{Registration, WorkerChanged, WorkerJoined};
+        use crate::kernel::ids::{ProcessId, TaskId, WorkerId};
+
+        let mut state = State::default();
+        let mut seq = 0;
+        let mut apply = |state: &mut State, event: Event| {
+            seq += 1;
+            let (wall, life, service) = (Timestamp(0), LifeTime(0), ServiceTime(0));
+            let stamp = Stamp { seq: Seq(seq), wall, life, service, by: Actor::Daemon };
+            crate::kernel::apply(state, &stamp, &event).unwrap();
+        };
+        let process =
+            ProcessId { pid: 1, start_time: 1, boot_id: "b".to_owned(), pid_namespace: 1 };
+        let registration = Registration {
+            name: "w".into(),
+            process,
+            host: "h".into(),
+            version: "1".into(),
+            lock: "l".into(),
+            kinds: vec!["fetch_data".into()],
+            slots: 1,
+        };
+        let worker = WorkerId(1);
+        apply(&mut state, Event::WorkerJoined(WorkerJoined { worker, registration }));
+        let spec = crate::kernel::task::TaskSpec::new("fetch_data", "null");
+        let task = TaskId(1);
+        apply(&mut state, Event::Submitted(Submitted { task, spec, due: LifeTime(0) }));
+        let waited = Millis::secs(60);
+        let figures = Figures { alive: 1, oldest_waiting: Some(waited), ..Figures::default() };
+        let told = |state: &State| {
+            let points = of_the_tasks(state, figures, Timestamp(0), waited);
+            points.into_iter().map(|point| point.what).collect::<Vec<_>>()
+        };
+        assert!(told(&state).is_empty());
+        let changed = WorkerChanged { worker, kinds: vec!["exec".into()], slots: 1 };
+        apply(&mut state, Event::WorkerChanged(changed));
+        let what = "1 due tasks of type fetch_data wait, and no worker can run them";
+        assert_eq!(told(&state), [what]);
     }
 
     #[test]

@@ -81,7 +81,8 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Failure
     })
 }
 
-fn about<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> Failure {
+/// A refusal that names the field.
+pub(crate) fn about<E: std::fmt::Display>(field: &'static str) -> impl Fn(E) -> Failure {
     move |error| invalid(format!("`{field}`: {error}"))
 }
 
@@ -206,7 +207,8 @@ fn check_exec(payload: &str) -> Result<(), Failure> {
 /// Types that a refusal lists at most.
 const LISTED_MAX: usize = 20;
 
-fn no_such_type(kind: &str, kinds: &Kinds) -> Failure {
+/// There is no such type; the nearest one and those there are.
+pub(crate) fn no_such_type(kind: &str, kinds: &Kinds) -> Failure {
     let shown = Text::clipped(kind, NAME_BYTES_MAX);
     let mut detail = format!("there is no task type `{}`", shown.escape_debug());
     if let Some(near) = crate::config::nearest(kind, kinds.names()) {

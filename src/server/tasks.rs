@@ -5,14 +5,14 @@ use super::hand::in_company;
 use super::host::Facts;
 use super::peer::{Access, Peer};
 use super::problems::{Failure, invalid};
-use super::submission::check_max_retry;
+use super::submission::{about, check_max_retry};
 use super::views::{self, Sketch};
 use super::watches::Subject;
-use crate::api::{Acted, ListQuery, ResetRequest, RetryRequest, Submitted, TaskList};
+use crate::api::{Acted, EditRequest, ListQuery, ResetRequest, RetryRequest, Submitted, TaskList};
 use crate::kernel::ids::{Millis, TaskId, Timestamp};
 use crate::kernel::status::Status;
 use crate::kernel::verdict::Verb;
-use crate::kernel::{Answer, Command, Rejection, State};
+use crate::kernel::{Answer, Change, Command, Edit, NextRun, Rejection, State};
 use crate::limits::{BODY_BYTES_MAX, LIST_PAGE_MAX, LIST_VISITED_MAX};
 use crate::units::{parse_duration, parse_rfc3339};
 use axum::extract::rejection::QueryRejection;
@@ -33,7 +33,7 @@ pub(crate) async fn submit(
         return Ok(super::bulk::submit_many(app, peer, request.into_body()));
     }
     let body = app.read_body(request.into_body(), BODY_BYTES_MAX).await?;
-    let spec = app.judge(peer).spec(&body)?;
+    let spec = app.policy().judge(peer).spec(&body)?;
     in_company().await;
     let answers = app.hand.ask(peer.actor(), vec![Command::Submit(spec)])?.await?;
     match answers.into_iter().next() {
@@ -114,19 +114,6 @@ async fn now(app: &App, id: TaskId) -> Result<Sketch, Failure> {
     Ok(app.hand.read(move |facts| sketch(facts, id))?.await??)
 }
 
-/// What a person wants of a task.
-struct Act {
-    verb: Verb,
-    max_retry: Option<u32>,
-    fresh: bool,
-}
-
-impl Act {
-    const fn plain(verb: Verb) -> Self {
-        Self { verb, max_retry: None, fresh: false }
-    }
-}
-
 /// `POST /v1/tasks/{id}/{verb}`.
 pub(crate) async fn act(
     Shared(app): Shared<Arc<App>>,
@@ -139,19 +126,21 @@ pub(crate) async fn act(
     };
     let id: TaskId = number("task", &id)?;
     app.require(peer, Access::Operate, &format!("{} a task", verb.word()))?;
-    let act = match verb {
+    let act = |max_retry, fresh| Command::Act { task: id, verb, max_retry, fresh };
+    let command = match verb {
         Verb::Retry => {
             let RetryRequest { fresh } = app.read_json(request.into_body()).await?;
-            Act { fresh, ..Act::plain(verb) }
+            act(None, fresh)
         }
         Verb::Reset => {
             let ResetRequest { max_retry } = app.read_json(request.into_body()).await?;
-            Act { max_retry: max_retry.map(check_max_retry).transpose()?, ..Act::plain(verb) }
+            act(max_retry.map(check_max_retry).transpose()?, false)
         }
-        Verb::Cancel | Verb::Pause | Verb::Resume | Verb::RunNow => Act::plain(verb),
+        Verb::Edit => {
+            Command::Edit { task: id, edit: edit(app.read_json(request.into_body()).await?)? }
+        }
+        Verb::Cancel | Verb::Pause | Verb::Resume | Verb::RunNow => act(None, false),
     };
-    let Act { verb, max_retry, fresh } = act;
-    let command = Command::Act { task: id, verb, max_retry, fresh };
     let acted = app.hand.ask_and_look(peer.actor(), vec![command], |facts, answers| {
         let (task, changed) = match answers.into_iter().next() {
             Some(Ok(Answer::Acted { task, changed })) => (task, changed),
@@ -162,6 +151,31 @@ pub(crate) async fn act(
         Ok(Acted { id: task, status: known.status, stop_requested: known.stop(), changed })
     })?;
     Ok(ok(&acted.await??))
+}
+
+/// What is to be changed of a task.
+fn edit(request: EditRequest) -> Result<Edit, Failure> {
+    let EditRequest { priority, max_retry, at, delay, timeout } = request;
+    let next_run = match (at, delay) {
+        (None, None) => None,
+        (Some(at), None) => Some(NextRun::At(parse_rfc3339(&at).map_err(about("at"))?)),
+        (None, Some(span)) => Some(NextRun::In(parse_duration(&span).map_err(about("delay"))?)),
+        (Some(_), Some(_)) => return Err(invalid("`at` and `delay` exclude each other")),
+    };
+    let timeout = match timeout.as_deref() {
+        None => Change::Keep,
+        Some("none") => Change::Unlimited,
+        Some(span) => Change::AtMost(parse_duration(span).map_err(about("timeout"))?),
+    };
+    if timeout == Change::AtMost(Millis(0)) {
+        return Err(invalid("`timeout` must be longer than nothing, or `none`"));
+    }
+    let max_retry = max_retry.map(check_max_retry).transpose()?;
+    let edit = Edit { priority, max_retry, timeout, next_run };
+    if edit == Edit::default() {
+        return Err(invalid("nothing is to be changed: name at least one field"));
+    }
+    Ok(edit)
 }
 
 /// What a page of the list is made from.

@@ -8,7 +8,7 @@ use crate::api::{
     WorkerView,
 };
 use crate::engine::Recorded;
-use crate::kernel::event::{Actor, Event};
+use crate::kernel::event::{Actor, Event, TypeLimited};
 use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Reason, Status, Stop};
 use crate::kernel::task::{Attempt, Lease, Task, Transition};
@@ -49,7 +49,7 @@ pub(crate) fn raw(text: &str) -> Box<RawValue> {
 }
 
 /// Where an instant of the life clock is, or was, on the wall.
-fn wall_of_life(at: LifeTime, now: Moment) -> Timestamp {
+pub(crate) fn wall_of_life(at: LifeTime, now: Moment) -> Timestamp {
     let ahead = at.since(now.life);
     Timestamp(now.wall.after(ahead).0.saturating_sub(now.life.since(at).0))
 }
@@ -264,8 +264,13 @@ fn reason(event: &Event) -> Option<Reason> {
         Event::Heard(_)
         | Event::Checkpointed(_)
         | Event::StopRequested(_)
+        | Event::TypePaused(_)
+        | Event::TypeResumed(_)
+        | Event::TypeLimited(_)
+        | Event::Edited(_)
         | Event::Hurried(_)
         | Event::WorkerJoined(_)
+        | Event::WorkerChanged(_)
         | Event::Refused(_)
         | Event::Started(_)
         | Event::Forgotten(_) => None,
@@ -292,6 +297,7 @@ fn note(event: &Event) -> Option<String> {
         Event::WorkerMoved(moved) => {
             Some(format!("worker {} is {}", moved.worker, moved.to.word()))
         }
+        Event::WorkerChanged(changed) => Some(format!("worker {}", changed.worker)),
         Event::Heard(heard) => Some(format!("worker {}", heard.worker)),
         Event::Refused(refused) => Some(refused.note()),
         Event::Started(started) => Some(format!("version {}", started.version)),
@@ -299,8 +305,27 @@ fn note(event: &Event) -> Option<String> {
             let plural = if forgotten.tasks.len() == 1 { "task" } else { "tasks" };
             Some(format!("{} ended {plural}", forgotten.tasks.len()))
         }
-        Event::Checkpointed(_) | Event::Hurried(_) => None,
+        Event::TypePaused(paused) => paused.reason.as_ref().map(Text::to_string),
+        Event::TypeLimited(limited) => Some(bounds(limited)),
+        Event::Edited(edited) => Some(edited.note()),
+        Event::Checkpointed(_) | Event::Hurried(_) | Event::TypeResumed(_) => None,
     }
+}
+
+/// The bounds that were set for a type, in words.
+fn bounds(limited: &TypeLimited) -> String {
+    let TypeLimited { kind: _, max_running, rate } = limited;
+    let max_running = match max_running {
+        None => "config".to_owned(),
+        Some(0) => "none".to_owned(),
+        Some(max) => max.to_string(),
+    };
+    let rate = match rate {
+        None => "config".to_owned(),
+        Some(rate) if rate.count == 0 => "none".to_owned(),
+        Some(rate) => rate.to_string(),
+    };
+    format!("max_running {max_running}, rate {rate}")
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ use super::views;
 use super::watches::Subject;
 use crate::api::{
     CheckpointRequest, Checkpointed, Code, End, EndAnswer, FinishRequest, Finished,
-    HeartbeatRequest, Hold, Lease, LeaseProof, LeaseRequest, Leases, Problem, RegisterRequest,
-    Registered, StopOrder, StopWord, Stops, StopsRequest, Workers,
+    HeartbeatRequest, Hold, Lease, LeaseProof, LeaseRequest, Leases, OfferRequest, Problem,
+    RegisterRequest, Registered, StopOrder, StopWord, Stops, StopsRequest, Workers,
 };
 use crate::kernel::event::{Actor, Registration};
 use crate::kernel::ids::{Fence, Millis, TaskId, WorkerId};
@@ -135,6 +135,20 @@ fn registration(app: &App, request: RegisterRequest) -> Result<Registration, Fai
              for life"
         )));
     }
+    let kinds = offered(types, slots)?;
+    Ok(Registration {
+        name: name.into(),
+        process,
+        host: host.into(),
+        version: version.into(),
+        lock: lock.into(),
+        kinds,
+        slots,
+    })
+}
+
+/// The types that a worker offers, if that and its slots are within bounds.
+fn offered(types: Vec<String>, slots: u32) -> Result<Vec<Text>, Failure> {
     let slots_max = u32::try_from(LEASES_PER_REQUEST_MAX).unwrap_or(u32::MAX);
     if slots == 0 || slots_max < slots {
         return Err(invalid(format!("`slots` must be from 1 to {slots_max}")));
@@ -144,15 +158,13 @@ fn registration(app: &App, request: RegisterRequest) -> Result<Registration, Fai
     }
     // Twice the same type would lease its tasks twice.
     let kinds: BTreeSet<Text> = types.into_iter().map(Text::from).collect();
-    Ok(Registration {
-        name: name.into(),
-        process,
-        host: host.into(),
-        version: version.into(),
-        lock: lock.into(),
-        kinds: kinds.into_iter().collect(),
-        slots,
-    })
+    Ok(kinds.into_iter().collect())
+}
+
+async fn offer(app: &App, worker: WorkerId, request: OfferRequest) -> Answered {
+    let OfferRequest { types, slots } = request;
+    let kinds = offered(types, slots)?;
+    done(app, worker, Command::Offer { worker, kinds, slots }).await
 }
 
 /// `GET /v1/workers`.
@@ -180,6 +192,7 @@ pub(crate) async fn call(
     match verb.as_str() {
         "lease" => lease(&app, worker, app.read_json(request.into_body()).await?).await,
         "heartbeat" => heartbeat(&app, worker, app.read_json(request.into_body()).await?).await,
+        "offer" => offer(&app, worker, app.read_json(request.into_body()).await?).await,
         "stops" => stops(&app, worker, app.read_json(request.into_body()).await?).await,
         "checkpoint" => checkpoint(&app, worker, request).await,
         "finish" => finish(&app, worker, request).await,
@@ -394,7 +407,11 @@ fn end_answer(answer: Option<Result<Answer, Rejection>>) -> EndAnswer {
 }
 
 async fn leave(app: &App, worker: WorkerId) -> Answered {
-    let command = Command::Leave(worker);
+    done(app, worker, Command::Leave(worker)).await
+}
+
+/// Has a command carried out that is answered with nothing.
+async fn done(app: &App, worker: WorkerId, command: Command) -> Answered {
     let answers = app.hand.ask(Actor::Worker(worker), vec![command])?.await?;
     match answers.into_iter().next() {
         Some(Ok(_)) => Ok(ok(&serde_json::json!({}))),

@@ -168,6 +168,9 @@ impl Account {
                 let limit = event.max_retry.map(|limit| limit.max(known.failed_attempts));
                 known.max_retry = limit.unwrap_or(known.max_retry);
             }
+            Event::Edited(event) => {
+                known.max_retry = event.max_retry.unwrap_or(known.max_retry);
+            }
             Event::Leased(event) => {
                 let last = self.last_fence;
                 assert!(last < event.fence, "I13: token {} after {last}", event.fence);
@@ -265,6 +268,16 @@ impl Account {
     /// What costs little and must hold after every step.
     pub(super) fn glance(&self, state: &State) {
         assert!(self.last_seq < state.next_seq(), "I7: published ahead of the state");
+    }
+
+    /// The sequence number of the last event that was published.
+    pub(super) fn last(&self) -> Seq {
+        self.mirror.head().seq
+    }
+
+    /// Whether a task holds a lease, by what was published.
+    pub(super) fn holds(&self, id: TaskId) -> bool {
+        self.mirror.task(id).is_some_and(|task| task.lease().is_some())
     }
 
     /// How many tasks are known.

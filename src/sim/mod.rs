@@ -23,6 +23,7 @@ mod image;
 mod names;
 mod starts;
 mod trouble;
+mod types;
 pub mod weather;
 mod worker;
 pub mod world;

@@ -32,7 +32,9 @@ impl World {
             assert_eq!(digest(&again.state().image()), found, "I4: recovered twice, differently");
         }
         let archive = self.rules.retention.archive;
+        let same = self.account.last() == engine.state().head().seq;
         let lost = self.account.recovered(engine.state(), self.may_lose, archive);
+        self.types.recovered(engine.state(), same, lost);
         self.may_lose = false;
         self.deeds.losses += u64::from(lost);
         let suspicious = matches!(recovery.tail, TailClass::Suspicious { .. });

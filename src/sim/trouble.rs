@@ -142,6 +142,7 @@ impl World {
             self.worker(place);
         }
         self.resume_paused();
+        self.open_types();
     }
 
     fn unfinished(&self) -> usize {

@@ -125,4 +125,12 @@ deeds! {
     state_full "refusals for want of state",
     /// Ended tasks that were let go.
     forgotten "ended tasks let go",
+    /// Types paused.
+    pauses "types paused",
+    /// Bounds set or given back.
+    limits "bounds of types changed",
+    /// Dispatches that used up what a bound allowed.
+    brims "dispatches up to a bound",
+    /// Waiting tasks changed.
+    edits "tasks edited",
 }

@@ -54,6 +54,8 @@ impl World {
         let by = Actor::User(1000);
         let command = if known == 0 || self.dice.one_in(3) {
             Command::Submit(self.draw_spec())
+        } else if self.dice.one_in(4) {
+            self.order()
         } else {
             let verb = Verb::ALL[self.dice.below(Verb::ALL.len())];
             let task = self.account.known_at(self.dice.below(known));
@@ -61,7 +63,7 @@ impl World {
             Command::Act {
                 task,
                 verb,
-                max_retry: max_retry.filter(|_| verb == Verb::Reset),
+                max_retry: max_retry.filter(|_| matches!(verb, Verb::Reset | Verb::Edit)),
                 fresh: false,
             }
         };

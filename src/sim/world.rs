@@ -6,6 +6,7 @@
 //! the run with a sentence that says what was lost, doubled or wrong.
 
 use super::account::{Account, LOSSES_MAX};
+use super::types::{TypeBook, draw_bounds};
 use super::weather::{Deeds, Weather};
 use super::worker::{Run, Worker};
 use super::{Dice, SimDisk, Turn};
@@ -35,6 +36,7 @@ pub(super) struct Clocks {
 pub struct World {
     pub(super) dice: Dice,
     pub(super) account: Account,
+    pub(super) types: TypeBook,
     pub(super) deeds: Deeds,
     pub(super) weather: Weather,
     pub(super) disk: SimDisk,
@@ -96,6 +98,7 @@ fn rules(dice: &mut Dice) -> Rules {
     if dice.one_in(4) {
         rules.max_state = 16 << 10;
     }
+    draw_bounds(&mut rules, &mut |below| dice.below(below));
     rules
 }
 
@@ -109,6 +112,7 @@ impl World {
         let mut world = Self {
             dice,
             account: Account::default(),
+            types: TypeBook::new(&rules),
             deeds: Deeds::default(),
             weather,
             disk,
@@ -296,7 +300,17 @@ impl World {
     }
 
     fn saw(&mut self, recorded: &Recorded) {
+        let holds = |world: &Self| recorded.event.task().is_some_and(|id| world.account.holds(id));
+        let held = holds(self);
         self.account.saw(recorded, self.rules.retention.archive);
+        self.types.saw(recorded, held, holds(self));
+        self.deeds.brims = self.types.brims;
+        match &recorded.event {
+            Event::TypePaused(_) => self.deeds.pauses += 1,
+            Event::TypeLimited(_) => self.deeds.limits += 1,
+            Event::Edited(_) => self.deeds.edits += 1,
+            _ => {}
+        }
         let ended = recorded.to.is_some_and(Status::is_terminal);
         self.deeds.ended += u64::from(ended && recorded.from != recorded.to);
         if let Event::Forgotten(forgotten) = &recorded.event {

@@ -26,6 +26,7 @@ impl Role {
 }
 
 /// One child, running or not.
+#[expect(clippy::struct_excessive_bools, reason = "three independent things to know of it")]
 #[derive(Debug)]
 pub(crate) struct Charge {
     /// `engine`, or the worker's name.
@@ -38,16 +39,54 @@ pub(crate) struct Charge {
     listening: bool,
     /// It has begun to do its work.
     ready: bool,
+    /// It was asked to read the config, and has not said that it did.
+    reloading: bool,
+    /// How it ended last, in words.
+    last_end: String,
 }
 
 impl Charge {
     /// A child that has yet to be started.
     pub(crate) const fn new(name: String, role: Role, args: Vec<OsString>, care: Care) -> Self {
-        Self { name, role, args, care, process: None, listening: false, ready: false }
+        Self {
+            name,
+            role,
+            args,
+            care,
+            process: None,
+            listening: false,
+            ready: false,
+            reloading: false,
+            last_end: String::new(),
+        }
     }
 
     pub(crate) const fn is_running(&self) -> bool {
         self.process.is_some()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it does its work.
+    pub(crate) const fn is_ready(&self) -> bool {
+        self.ready && self.process.is_some()
+    }
+
+    /// How it ended last, if it keeps ending.
+    pub(crate) fn parked(&self) -> Option<&str> {
+        self.care.is_parked().then_some(&*self.last_end)
+    }
+
+    /// Whether it was heard of so lately that nothing speaks against it.
+    pub(crate) fn is_fresh(&self, now: Now) -> bool {
+        self.care.is_fresh(now)
+    }
+
+    /// Whether it has still to read the config.
+    pub(crate) const fn is_reloading(&self) -> bool {
+        self.reloading
     }
 
     pub(crate) const fn role(&self) -> Role {
@@ -87,16 +126,24 @@ impl Charge {
         }
     }
 
-    /// Takes the signs of life that have come; says whether it has just begun to do its work.
-    pub(crate) fn listen(&mut self, now: Now) -> bool {
-        let Some(process) = self.listening() else { return false };
+    /// Tells it a line, if it runs.
+    pub(crate) fn tell(&self, line: &str) {
+        if let Some(process) = &self.process {
+            process.tell(line);
+        }
+    }
+
+    /// Takes the signs of life that have come, and says what they come to.
+    pub(crate) fn listen(&mut self, now: Now) -> Stir {
+        let Some(process) = self.listening() else { return Stir::None };
         let heard = process.listen();
         self.listening = heard.open;
+        self.reloading &= !heard.reloaded;
         let news = match heard.sign {
-            Sign::None => return false,
+            Sign::None => return Stir::None,
             Sign::Life => {
                 self.care.stirred(now);
-                return false;
+                return Stir::Starting;
             }
             Sign::Work => self.care.heard(now),
         };
@@ -104,12 +151,12 @@ impl Charge {
             Some(News::Ready) => {
                 tracing::info!(name = self.name, "ready");
                 self.ready = true;
-                return true;
+                return Stir::Ready;
             }
             Some(News::Recovered) => tracing::info!(name = self.name, "recovered, and stays up"),
             Some(News::Restarting(_) | News::Parked(_)) | None => {}
         }
-        false
+        Stir::None
     }
 
     /// Kills it if it has been silent for too long. Its end comes by `wait`, like any other.
@@ -128,22 +175,25 @@ impl Charge {
     }
 
     /// Has it reload its configuration. One that is not ready may not have its handler either,
-    /// and reads the configuration as it is now.
-    pub(crate) fn reload(&self) {
-        if self.ready {
+    /// and reads the configuration as it is now. One that kept ending gets a fresh chance.
+    pub(crate) fn reload(&mut self, now: Now) {
+        self.care.forgive(now);
+        if self.is_ready() {
+            self.reloading = true;
             self.signal(Signal::HUP);
         }
     }
 
     /// It ended as it was asked to; it is not started again.
     pub(crate) fn stopped(&mut self, end: WaitStatus) {
-        self.process = None;
+        (self.process, self.reloading) = (None, false);
         tracing::info!(name = self.name, end = %End(end), "stopped");
     }
 
     /// It ended unasked, with a word why; it is started again when the care for it says so.
     pub(crate) fn crashed(&mut self, end: &str, now: Now) {
-        self.process = None;
+        (self.process, self.reloading) = (None, false);
+        end.clone_into(&mut self.last_end);
         let news = self.care.ended(now);
         let (name, crashes) = (&self.name, self.care.crashes());
         match news {
@@ -175,6 +225,17 @@ impl Charge {
     pub(crate) fn excuse(&mut self, span: Duration) {
         self.care.excuse(span);
     }
+}
+
+/// What the signs of a child come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stir {
+    /// Nothing new.
+    None,
+    /// It lives, and gets ready.
+    Starting,
+    /// It does its work from now on.
+    Ready,
 }
 
 /// How a process ended, in words.

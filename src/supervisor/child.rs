@@ -17,6 +17,8 @@ const LIFELINE_FD: i32 = 3;
 const PROBE_FD: i32 = 4;
 /// The sign of life of an engine that recovers and does not serve yet; any other says it serves.
 const STARTING: u8 = b's';
+/// The sign that a reading of the config, which SIGHUP asked for, is done.
+const RELOADED: u8 = b'r';
 /// Variables of the init system that are meant for the supervisor alone.
 const OURS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 
@@ -25,8 +27,8 @@ const OURS: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"];
 pub(crate) struct Process {
     pid: Pid,
     probe: OwnedFd,
-    /// Held, never written: its end is the message.
-    _lifeline: OwnedFd,
+    /// Its end is a message, and news of its siblings are another.
+    lifeline: OwnedFd,
 }
 
 impl Process {
@@ -38,6 +40,7 @@ impl Process {
     /// so that the pipe through which std learns of a failed exec cannot have them.
     pub(crate) fn start(program: &Path, role: &str, args: &[OsString]) -> io::Result<Self> {
         let (lifeline_theirs, lifeline) = pipe_with(PipeFlags::CLOEXEC)?;
+        rustix::io::ioctl_fionbio(&lifeline, true)?;
         // Neither side may ever wait here: not the child for a supervisor that was stopped for a
         // week, not the supervisor for a child.
         let (probe, probe_theirs) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
@@ -64,7 +67,7 @@ impl Process {
         let pid = command.spawn()?.id();
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| io::Error::other("the child has no pid"))?;
-        Ok(Self { pid, probe, _lifeline: lifeline })
+        Ok(Self { pid, probe, lifeline })
     }
 
     /// Its process id.
@@ -80,17 +83,25 @@ impl Process {
     /// Takes all signs of life that have arrived.
     pub(crate) fn listen(&self) -> Heard {
         let mut bytes = [0u8; 512];
-        let mut heard = Heard { sign: Sign::None, open: true };
+        let mut heard = Heard { sign: Sign::None, reloaded: false, open: true };
         loop {
             match rustix::io::read(&self.probe, &mut bytes) {
                 Ok(n) if 0 < n => {
                     let works = bytes.iter().take(n).any(|byte| *byte != STARTING);
+                    heard.reloaded |= bytes.iter().take(n).any(|byte| *byte == RELOADED);
                     heard.sign = heard.sign.max(if works { Sign::Work } else { Sign::Life });
                 }
                 Err(rustix::io::Errno::INTR) => {}
                 Err(rustix::io::Errno::AGAIN) => return heard,
                 Ok(_) | Err(_) => return Heard { open: false, ..heard },
             }
+        }
+    }
+
+    /// Tells it a line. One that finds no room, or nobody, is no error.
+    pub(crate) fn tell(&self, line: &str) {
+        if let Err(error) = rustix::io::write(&self.lifeline, line.as_bytes()) {
+            tracing::debug!(pid = self.pid.as_raw_nonzero(), %error, "not told: {line}");
         }
     }
 
@@ -107,6 +118,8 @@ impl Process {
 pub(crate) struct Heard {
     /// The best of the signs.
     pub(crate) sign: Sign,
+    /// The config was read, as it was asked to.
+    pub(crate) reloaded: bool,
     /// The child still has its end.
     pub(crate) open: bool,
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::Duration;
 
 /// Where news goes; nowhere when the init system did not ask for any.
 #[derive(Debug)]
@@ -23,12 +24,32 @@ impl Notify {
         Ok(Self(Some((from, address))))
     }
 
-    /// Says that the engine serves.
+    /// Whether anybody listens.
+    pub(crate) const fn is_open(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Says that the engine serves, or that a new config is in force.
     pub(crate) fn ready(&self) {
         self.send("READY=1");
     }
 
-    /// Says that the supervisor lives; it sees to it that the others do.
+    /// Says that the config is being read, as of this reading of CLOCK_MONOTONIC.
+    pub(crate) fn reloading(&self, monotonic: Duration) {
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={}", monotonic.as_micros()));
+    }
+
+    /// Says in words what goes on.
+    pub(crate) fn status(&self, words: &str) {
+        self.send(&format!("STATUS={words}"));
+    }
+
+    /// Asks for so much more time, from now on, to get ready.
+    pub(crate) fn extend(&self, span: Duration) {
+        self.send(&format!("EXTEND_TIMEOUT_USEC={}", span.as_micros()));
+    }
+
+    /// Says that the supervisor lives, and so does the engine.
     pub(crate) fn alive(&self) {
         self.send("WATCHDOG=1");
     }

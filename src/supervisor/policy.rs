@@ -2,6 +2,7 @@
 //! ended. No clock and no process: instants are spans since the supervisor began, and the caller
 //! does what the answers say.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// An instant: the time since the supervisor began, on the monotonic clock.
@@ -10,17 +11,16 @@ pub(crate) type Now = Duration;
 /// How fast to restart and how long to be patient.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// The wait after the second crash in a row, after the first there is none; each further one
-    /// doubles it.
+    /// The wait after the second crash within the window, after the first there is none; each
+    /// further one doubles it.
     pub delay_first: Duration,
     /// The longest wait. A child that reaches it is parked: tried at this interval, and no longer
     /// reported each time.
     pub delay_max: Duration,
     /// A child silent for so long is killed.
     pub silent_after: Duration,
-    /// A child that has shown signs of life over so long a time is healthy: its crashes before
-    /// are forgotten.
-    pub healthy_after: Duration,
+    /// How long a crash counts. A parked child that has worked for so long is healthy again.
+    pub window: Duration,
 }
 
 impl Default for Pace {
@@ -29,17 +29,17 @@ impl Default for Pace {
             delay_first: Duration::from_secs(1),
             delay_max: Duration::from_secs(30),
             silent_after: Duration::from_secs(90),
-            healthy_after: Duration::from_mins(1),
+            window: Duration::from_mins(10),
         }
     }
 }
 
 impl Pace {
-    /// The wait after the `crashes`-th crash in a row.
-    fn delay(&self, crashes: u32) -> Duration {
+    /// The wait after the `crashes`-th crash within the window.
+    fn delay(&self, crashes: usize) -> Duration {
         let doublings = match crashes {
             0 | 1 => return Duration::ZERO,
-            n => n.saturating_sub(2),
+            n => u32::try_from(n.saturating_sub(2)).unwrap_or(u32::MAX),
         };
         let factor = 1u32.checked_shl(doublings).unwrap_or(u32::MAX);
         self.delay_first.saturating_mul(factor).min(self.delay_max)
@@ -74,13 +74,17 @@ enum Life {
 pub(crate) struct Care {
     pace: Pace,
     life: Life,
-    crashes: u32,
+    /// When it ended within the window, oldest first.
+    crashes: VecDeque<Now>,
+    /// It kept ending, and has not been well for a whole window since.
+    parked: bool,
 }
 
 impl Care {
     /// Care for a child that should start at once.
-    pub(crate) const fn new(pace: Pace, now: Now) -> Self {
-        Self { pace, life: Life::Waiting { until: now }, crashes: 0 }
+    pub(crate) fn new(pace: Pace, now: Now) -> Self {
+        let life = Life::Waiting { until: now };
+        Self { pace, life, crashes: VecDeque::new(), parked: false }
     }
 
     /// Whether it is time to start the child.
@@ -108,13 +112,27 @@ impl Care {
             *first = Some(now);
             return Some(News::Ready);
         };
-        let well = self.pace.healthy_after <= now.saturating_sub(first);
-        let was_parked = self.is_parked();
-        if well && 0 < self.crashes {
-            self.crashes = 0;
-            return was_parked.then_some(News::Recovered);
+        if now.saturating_sub(first) < self.pace.window {
+            return None;
         }
-        None
+        self.crashes.clear();
+        std::mem::take(&mut self.parked).then_some(News::Recovered)
+    }
+
+    /// Gives it a fresh chance: what it did before is forgotten, and if it is to be started, that
+    /// is now.
+    pub(crate) fn forgive(&mut self, now: Now) {
+        self.crashes.clear();
+        self.parked = false;
+        if let Life::Waiting { until } = &mut self.life {
+            *until = now;
+        }
+    }
+
+    /// Whether it runs and was heard of so lately that nothing speaks against it.
+    pub(crate) fn is_fresh(&self, now: Now) -> bool {
+        matches!(self.life, Life::Running { last, .. }
+            if now.saturating_sub(last) < self.pace.silent_after / 3)
     }
 
     /// Whether the child has been silent for too long and must be killed. Says so once.
@@ -137,20 +155,31 @@ impl Care {
 
     /// The child ended, or could not be started.
     pub(crate) fn ended(&mut self, now: Now) -> Option<News> {
-        let was_parked = self.is_parked();
-        self.crashes = self.crashes.saturating_add(1);
-        let wait = self.pace.delay(self.crashes);
+        let window = self.pace.window;
+        self.crashes.retain(|at| now.saturating_sub(*at) < window);
+        self.crashes.push_back(now);
+        let mut wait = self.pace.delay(self.crashes.len());
+        let was_parked = self.parked;
+        self.parked |= self.pace.delay_max <= wait;
+        if self.parked {
+            wait = self.pace.delay_max;
+        }
         self.life = Life::Waiting { until: now.saturating_add(wait) };
-        match (was_parked, self.is_parked()) {
+        match (was_parked, self.parked) {
             (true, _) => None,
             (false, true) => Some(News::Parked(wait)),
             (false, false) => Some(News::Restarting(wait)),
         }
     }
 
-    /// Crashes in a row, as far as they are not forgotten.
-    pub(crate) const fn crashes(&self) -> u32 {
-        self.crashes
+    /// Crashes within the window.
+    pub(crate) fn crashes(&self) -> usize {
+        self.crashes.len()
+    }
+
+    /// Whether it kept ending, and is tried only now and then.
+    pub(crate) const fn is_parked(&self) -> bool {
+        self.parked
     }
 
     /// When something must be done if nothing happens before.
@@ -160,10 +189,6 @@ impl Care {
             Life::Running { last, .. } => Some(last.saturating_add(self.pace.silent_after)),
             Life::Killed => None,
         }
-    }
-
-    fn is_parked(&self) -> bool {
-        self.pace.delay_max <= self.pace.delay(self.crashes)
     }
 }
 
@@ -197,26 +222,32 @@ mod tests {
     }
 
     // spec: SUP-005
+    // B85: a worker that passes its check and dies two seconds later, for ever.
     #[test]
-    fn a_child_that_lives_two_seconds_for_ever_ends_at_the_cap_and_is_reported_once() {
+    fn b85_a_child_that_lives_two_seconds_for_ever_is_parked_at_the_cap_and_reported_once() {
         let mut care = Care::new(Pace::default(), Now::ZERO);
-        let (waits, news) = crash_loop(&mut care, 2, 100);
+        let (waits, news) = crash_loop(&mut care, 2, 1000);
         assert_eq!(waits[..9], [0, 0, 1, 2, 4, 8, 16, 30, 30]);
         assert!(waits[9..].iter().all(|wait| *wait == 30));
         let said: Vec<_> = news.into_iter().flatten().collect();
         assert_eq!(said.len(), 7, "six restarts and one word about parking: {said:?}");
         assert_eq!(said.last(), Some(&News::Parked(secs(30))));
+        assert!(care.crashes() < 30, "what is remembered is bounded: {}", care.crashes());
     }
 
     // spec: SUP-005
+    // B85: no short-lived success sets the count back.
     #[test]
-    fn fifty_nine_seconds_of_health_reset_nothing_and_a_minute_resets_all() {
+    fn b85_a_minute_of_work_forgives_nothing_and_a_crash_every_ten_minutes_costs_no_wait() {
         let mut care = Care::new(Pace::default(), Now::ZERO);
-        let (waits, _) = crash_loop(&mut care, 59, 20);
-        assert_eq!(waits.last(), Some(&30));
-        let (waits, news) = crash_loop(&mut care, 62, 5);
-        assert_eq!(waits[1..], [0, 0, 0, 0], "a crash an hour is restarted at once");
-        assert_eq!(news.last(), Some(&Some(News::Restarting(Duration::ZERO))));
+        let (waits, news) = crash_loop(&mut care, 61, 200);
+        assert!(16 <= *waits[20..].iter().min().unwrap(), "{waits:?}");
+        let parked = news.iter().flatten().filter(|news| matches!(news, News::Parked(_)));
+        assert_eq!(parked.count(), 1);
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        let (waits, news) = crash_loop(&mut care, 600, 50);
+        assert!(waits.iter().all(|wait| *wait == 0), "{waits:?}");
+        assert!(news.iter().all(|news| *news == Some(News::Restarting(Duration::ZERO))));
     }
 
     #[test]
@@ -225,11 +256,40 @@ mod tests {
         crash_loop(&mut care, 1, 20);
         let start = care.next_wake().unwrap();
         care.started(start);
-        let news: Vec<_> = (0..200).filter_map(|n| care.heard(start + secs(n))).collect();
+        let news: Vec<_> = (0..900).filter_map(|n| care.heard(start + secs(n))).collect();
         assert_eq!(news, [News::Ready, News::Recovered]);
-        care.ended(start + secs(200));
+        assert!(!care.is_parked());
+        care.ended(start + secs(900));
         let (_, news) = crash_loop(&mut care, 0, 20);
         assert_eq!(news.iter().flatten().filter(|n| matches!(n, News::Parked(_))).count(), 1);
+    }
+
+    // spec: SUP-009
+    #[test]
+    fn a_parked_child_that_is_forgiven_starts_at_once_and_is_told_of_when_it_is_parked_again() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        crash_loop(&mut care, 0, 20);
+        assert!(care.is_parked());
+        let now = secs(10_000);
+        care.forgive(now);
+        assert!(!care.is_parked() && care.is_due(now));
+        care.started(now);
+        assert_eq!(care.ended(now), Some(News::Restarting(Duration::ZERO)));
+        let news: Vec<_> = (1..7).filter_map(|n| care.ended(now + secs(n))).collect();
+        assert_eq!(news.last(), Some(&News::Parked(secs(30))));
+    }
+
+    // spec: SUP-010
+    #[test]
+    fn a_child_is_fresh_while_its_last_sign_is_and_it_runs() {
+        let mut care = Care::new(Pace::default(), Now::ZERO);
+        assert!(!care.is_fresh(Now::ZERO));
+        care.started(secs(10));
+        assert!(care.is_fresh(secs(39)) && !care.is_fresh(secs(40)));
+        care.stirred(secs(50));
+        assert!(care.is_fresh(secs(79)));
+        care.ended(secs(80));
+        assert!(!care.is_fresh(secs(80)));
     }
 
     // spec: SUP-004
@@ -277,7 +337,7 @@ mod tests {
             care.stirred(secs(n));
             care.heard(secs(n));
         }
-        assert_eq!(care.crashes(), 1, "a minute of recovery is no minute of health");
+        assert_eq!(care.crashes(), 1, "a long recovery is no health");
     }
 
     // spec: SUP-004
@@ -293,7 +353,7 @@ mod tests {
     #[test]
     fn no_number_of_crashes_overflows_the_wait() {
         let pace = Pace::default();
-        assert_eq!(pace.delay(u32::MAX), secs(30));
+        assert_eq!(pace.delay(usize::MAX), secs(30));
         assert_eq!(pace.delay(34), secs(30));
         assert_eq!(pace.delay(33), secs(30));
     }

@@ -1,6 +1,6 @@
 //! The loop: wait for something to happen, then do what the rules say.
 
-use super::charge::{Charge, End, Role};
+use super::charge::{Charge, End, Role, Stir};
 use super::notify::Notify;
 use super::policy::{Care, Now};
 use super::sys::{self, Signals};
@@ -8,17 +8,18 @@ use super::{SupervisorError, SupervisorOptions};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use rustix::time::Timespec;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A loop that comes so late was stopped or starved; the children's silence meanwhile is excused.
 const LATE_AFTER: Duration = Duration::from_secs(1);
 
-/// Exit codes with which an engine says that starting it again would change nothing:
-/// configuration, damage.
-const HOPELESS: [u8; 2] = [2, 6];
-/// Exit code of an engine whose data directory is in use. Before the first one has served,
-/// somebody else has it; later it can only be its predecessor, on its way out.
-const IN_USE: u8 = 7;
+/// Exit code of an engine that found damage: starting it again would change nothing.
+const DAMAGE: u8 = 6;
+/// Exit codes of an engine whose configuration is bad, or whose data directory is in use. Before
+/// the first one has served, neither passes by itself; later somebody is changing the file, and
+/// who is in the way can only be the predecessor, on its way out.
+const AT_FIRST: [u8; 2] = [2, 7];
 
 /// How far the supervisor's own life has come.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,12 @@ pub(crate) struct Watch {
     begun: Duration,
     /// When the init system is to be told next that all is well.
     next_sign: Option<Now>,
+    /// The init system was told that the config is being read, and waits to hear that it was.
+    reloading: bool,
+    /// What the init system was last told in words.
+    status: String,
+    /// Names of the parked workers that the engine was told of.
+    told: BTreeSet<String>,
 }
 
 impl Watch {
@@ -75,6 +82,9 @@ impl Watch {
             notify,
             stage: Stage::Serving,
             has_served: false,
+            reloading: false,
+            status: String::new(),
+            told: BTreeSet::new(),
             begun: sys::monotonic(),
         })
     }
@@ -85,6 +95,8 @@ impl Watch {
             let before = self.now();
             self.start_due(before);
             self.tell_alive(before);
+            self.tell_the_engine();
+            self.tell_what_goes_on();
             let planned = self.next_wake();
             self.wait(before, planned)?;
             let now = self.now();
@@ -93,7 +105,7 @@ impl Watch {
                 self.charges_mut().for_each(|charge| charge.excuse(late));
             }
             self.listen(now);
-            self.take_signals();
+            self.take_signals(now);
             self.reap(now)?;
             self.charges_mut().for_each(|charge| charge.kill_if_silent(now));
             if let Some(code) = self.go_on_stopping() {
@@ -133,6 +145,9 @@ impl Watch {
     fn start_due(&mut self, now: Now) {
         let program = &self.options.program;
         if self.may_start_engine() {
+            if !self.engine.is_running() {
+                self.told.clear();
+            }
             self.engine.start_if_due(program, now);
         }
         if self.may_start_workers() {
@@ -143,7 +158,9 @@ impl Watch {
     fn next_wake(&self) -> Option<Now> {
         let (engine, workers) = (self.may_start_engine(), self.may_start_workers());
         let workers = self.workers.iter().filter_map(|worker| worker.next_wake(workers));
-        workers.chain(self.engine.next_wake(engine)).chain(self.next_sign).min()
+        // While the engine is silent its own next sign is what there is to wait for.
+        let next_sign = self.next_sign.filter(|_| self.engine.is_fresh(self.now()));
+        workers.chain(self.engine.next_wake(engine)).chain(next_sign).min()
     }
 
     fn wait(&self, now: Now, planned: Option<Now>) -> Result<(), SupervisorError> {
@@ -166,9 +183,16 @@ impl Watch {
     }
 
     fn listen(&mut self, now: Now) {
-        if self.engine.listen(now) {
-            self.has_served = true;
-            self.notify.ready();
+        match self.engine.listen(now) {
+            Stir::Ready => {
+                self.has_served = true;
+                self.notify.ready();
+            }
+            // A journal of any length may be read.
+            Stir::Starting if !self.has_served => {
+                self.notify.extend(self.options.pace.silent_after);
+            }
+            Stir::Starting | Stir::None => {}
         }
         for worker in &mut self.workers {
             worker.listen(now);
@@ -177,21 +201,88 @@ impl Watch {
 
     fn tell_alive(&mut self, now: Now) {
         let (Some(at), Some(patience)) = (self.next_sign, self.options.watchdog) else { return };
-        if at <= now {
+        if at <= now && self.engine.is_fresh(now) {
             self.notify.alive();
             self.next_sign = Some(now.saturating_add(patience / 2));
         }
     }
 
-    fn take_signals(&mut self) {
+    /// Tells the engine which workers keep ending, and which no longer do; it tells people.
+    fn tell_the_engine(&mut self) {
+        if !self.engine.is_running() {
+            return;
+        }
+        for worker in &self.workers {
+            match worker.parked() {
+                Some(end) if self.told.insert(worker.name().to_owned()) => {
+                    self.engine.tell(&format!("parked {} {end}\n", worker.name()));
+                }
+                None if self.told.remove(worker.name()) => {
+                    self.engine.tell(&format!("well {}\n", worker.name()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Tells the init system, where that is something new.
+    fn tell_what_goes_on(&mut self) {
+        if !self.notify.is_open() {
+            return;
+        }
+        if self.reloading && !self.charges().any(Charge::is_reloading) {
+            self.reloading = false;
+            self.notify.ready();
+        }
+        let status = self.what_goes_on();
+        if status != self.status {
+            self.notify.status(&status);
+            self.status = status;
+        }
+    }
+
+    fn what_goes_on(&self) -> String {
+        let running = self.workers.iter().filter(|worker| worker.is_running()).count();
+        if let Stage::Stopping { .. } = self.stage {
+            return match running {
+                0 => "stopping: the engine ends".to_owned(),
+                n => format!("stopping: {n} workers end"),
+            };
+        }
+        if self.reloading {
+            return "reading the config".to_owned();
+        }
+        let engine = match (self.engine.is_ready(), self.engine.is_running()) {
+            (true, _) => "serving",
+            (false, true) => "the engine recovers",
+            (false, false) => "the engine is to be started",
+        };
+        let (all, ready) = (self.workers.len(), self.workers.iter().filter(|it| it.is_ready()));
+        let mut status = format!("{engine}, {} of {all} workers ready", ready.count());
+        for parked in self.charges().filter(|charge| charge.parked().is_some()) {
+            status += &format!("; {} keeps ending", parked.name());
+        }
+        status
+    }
+
+    fn take_signals(&mut self, now: Now) {
         // What SIGCHLD has to say is asked of `wait`; here it only ends the poll.
         while self.signals.child.take() {}
         while self.signals.reload.take() {
-            self.charges().for_each(Charge::reload);
+            self.reload(now);
         }
         while self.signals.stop.take() {
             self.stop();
         }
+    }
+
+    /// Has all that run read the config, and gives those that keep ending a fresh chance.
+    fn reload(&mut self, now: Now) {
+        if self.has_served && matches!(self.stage, Stage::Serving) {
+            self.reloading = true;
+            self.notify.reloading(sys::monotonic());
+        }
+        self.charges_mut().for_each(|charge| charge.reload(now));
     }
 
     /// The first call drains, the second ends everything at once.
@@ -208,6 +299,7 @@ impl Watch {
 
     fn begin_stopping(&mut self, code: u8, engine_wanted: bool) {
         self.stage = Stage::Stopping { code, engine_wanted };
+        self.reloading = false;
         self.notify.stopping();
         self.workers.iter().for_each(|worker| worker.signal(Signal::TERM));
     }
@@ -260,7 +352,7 @@ impl Watch {
     /// The code of an engine that would end in the same way if it were started again.
     fn refusal(&self, end: WaitStatus) -> Option<u8> {
         let code = u8::try_from(end.exit_status()?).ok()?;
-        let hopeless = HOPELESS.contains(&code) || (code == IN_USE && !self.has_served);
+        let hopeless = code == DAMAGE || (AT_FIRST.contains(&code) && !self.has_served);
         hopeless.then_some(code)
     }
 

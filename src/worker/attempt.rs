@@ -45,6 +45,15 @@ pub(super) enum Phase {
     Logging,
 }
 
+/// What an attempt runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ground {
+    /// A process of its own, which leads a session of its own.
+    Process,
+    /// A thread of the worker.
+    Thread,
+}
+
 /// What a line on the control channel leads to.
 #[derive(Debug)]
 pub(super) enum Reaction {
@@ -62,7 +71,11 @@ pub(super) struct Attempt {
     /// Store, task and fence: what its processes bear in their environment.
     pub(super) token: String,
     pub(super) phase: Phase,
+    pub(super) ground: Ground,
+    /// Its leader; none on a thread.
     pub(super) process: Option<ProcessId>,
+    /// The worker, for an attempt on one of its threads.
+    host: Option<ProcessId>,
     pub(super) autogroup: Option<u64>,
     pub(super) sink: Option<Sink>,
     /// The tasks that read its pipes and its channel.
@@ -87,13 +100,15 @@ pub(super) struct Attempt {
 }
 
 impl Attempt {
-    pub(super) fn new(lease: Lease, spec: HandlerSpec, store: &str) -> Self {
+    pub(super) fn new(lease: Lease, spec: HandlerSpec, ground: Ground, store: &str) -> Self {
         Self {
             token: format!("{store}:{}:{}", lease.task, lease.fence),
             lease,
             spec,
             phase: Phase::Starting,
+            ground,
             process: None,
+            host: None,
             autogroup: None,
             sink: None,
             readers: Vec::new(),
@@ -124,12 +139,16 @@ impl Attempt {
     }
 
     pub(super) fn hold(&self) -> Hold {
-        Hold { lease: self.proof(), process: self.process.clone(), progress: self.progress.clone() }
+        let process = self.process.clone().or_else(|| self.host.clone());
+        Hold { lease: self.proof(), process, progress: self.progress.clone() }
     }
 
-    /// Its leader runs from now on.
+    /// Its leader runs from now on, or a thread of the worker does.
     pub(super) fn begin(&mut self, process: ProcessId, now: Instant) {
-        self.process = Some(process);
+        match self.ground {
+            Ground::Process => self.process = Some(process),
+            Ground::Thread => self.host = Some(process),
+        }
         self.phase = Phase::Running;
         self.timeout_at = self.lease.timeout_ms.map(|limit| now + limit.duration());
     }
@@ -139,6 +158,12 @@ impl Attempt {
         self.exit = Some(exit);
         self.timeout_at = None;
         self.phase = Phase::Draining(now + DRAIN);
+    }
+
+    /// Its thread has come back, with an error or without.
+    pub(super) fn returned(&mut self, error: Option<Word>, now: Instant) {
+        self.word = error.or_else(|| self.word.take());
+        self.ended(Exit::Returned, now);
     }
 
     /// What it left was looked for and is still there; when to look again.
@@ -171,6 +196,14 @@ impl Attempt {
         matches!(self.phase, Phase::Closing(_)) && std::mem::take(&mut self.is_saving)
     }
 
+    /// Lets go a thread that waits for an engine which does not come back: no signal can wake it,
+    /// but the end of its channel does.
+    pub(super) fn hang_up(&mut self) {
+        if self.ground == Ground::Thread && self.is_saving {
+            self.readers.drain(..).for_each(|reader| reader.abort());
+        }
+    }
+
     pub(super) fn is_superseded(&self) -> bool {
         self.stopping.as_ref().is_some_and(|stopping| stopping.word() == StopWord::Superseded)
     }
@@ -180,6 +213,7 @@ impl Attempt {
         let grace = Graces { cancel: self.lease.cancel_grace_ms, kill: self.lease.kill_grace_ms };
         match &mut self.stopping {
             Some(stopping) => stopping.order_again(word, now),
+            None if self.ground == Ground::Thread => self.stopping = Some(Stopping::ask(word)),
             None => self.stopping = Some(Stopping::order(word, self.spoke, now, grace)),
         }
         if word != StopWord::Shutdown {
@@ -282,6 +316,7 @@ impl Attempt {
         let (exit_code, signal) = match exit {
             Exit::Code(code) => (Some(code), None),
             Exit::Signal(number) => (None, Some(number)),
+            Exit::Returned => (None, None),
         };
         Some(End {
             lease: self.proof(),

@@ -34,6 +34,7 @@ impl Duty {
     pub(super) fn call(&mut self, now: Instant) {
         let Some(worker) = self.state.worker else { return };
         if self.state.polls_from <= now {
+            self.call_offer(worker);
             self.call_finish(worker);
             self.call_lease(worker);
             self.call_stops(worker);
@@ -41,7 +42,7 @@ impl Duty {
         if !self.state.beating && self.state.beat_at <= now {
             self.call_heartbeat(worker, now);
             // As good a rhythm as any to reap orphans that ended by themselves.
-            let _living = self.adoption.any();
+            let _living = self.crew.processes().is_some_and(|crew| crew.adoption.any());
         }
     }
 
@@ -53,6 +54,32 @@ impl Duty {
         let held = u32::try_from(self.state.attempts.len()).unwrap_or(u32::MAX);
         let asked = self.state.leasing.saturating_add(self.state.finishing_slots);
         self.registration.slots.saturating_sub(held).saturating_sub(asked)
+    }
+
+    /// Tells the engine what this worker can run, when that is something else by now.
+    fn call_offer(&mut self, worker: WorkerId) {
+        let request = self.offer();
+        if self.state.offering || self.state.offered == request {
+            return;
+        }
+        self.state.offering = true;
+        self.state.offered = request.clone();
+        let (link, events) = (Rc::clone(&self.link), self.events.clone());
+        let registration = self.state.registration;
+        spawn_local(async move {
+            let answer = link.offer(worker, &request).await;
+            report(&events, Event::Offered { registration, answer }).await;
+        });
+    }
+
+    pub(super) fn offer_answered(
+        &mut self,
+        answer: Result<serde_json::Value, ClientError>,
+        now: Instant,
+    ) {
+        if let Err(error) = answer {
+            self.call_failed("offer", &error, now);
+        }
     }
 
     fn call_finish(&mut self, worker: WorkerId) {

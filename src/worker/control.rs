@@ -55,7 +55,13 @@ impl Line {
         match Self::parse_wire(line) {
             Ok(wire) => {
                 let id = wire.id.filter(|id| id.get().len() <= NAME_BYTES_MAX);
-                Self { id: id.map(ToOwned::to_owned), request: Request::from_wire(wire) }
+                let id = id.map(ToOwned::to_owned);
+                let request = if JSON_DEPTH_MAX < depth(line) {
+                    Err(format!("nested deeper than {JSON_DEPTH_MAX}"))
+                } else {
+                    Request::from_wire(wire)
+                };
+                Self { request, id }
             }
             Err(why) => Self { id: None, request: Err(why) },
         }
@@ -63,9 +69,6 @@ impl Line {
 
     fn parse_wire(line: &[u8]) -> Result<Wire<'_>, String> {
         let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"))?;
-        if JSON_DEPTH_MAX < depth(line) {
-            return Err(format!("nested deeper than {JSON_DEPTH_MAX}"));
-        }
         serde_json::from_str(text).map_err(|error| format!("not understood: {error}"))
     }
 

@@ -4,17 +4,17 @@
 //! moves the attempts.
 
 use super::attempt::Attempt;
+use super::crew::Crew;
 use super::error::WorkerError;
 use super::events::{Event, Events, report};
-use super::handler::HandlerSpec;
 use super::link::{Link, Pauses};
 use super::output::Job;
-use crate::api::{End, LeaseProof, RegisterRequest, Registered, StopOrder, StopWord};
+use super::reload::Reload;
+use crate::api::{End, LeaseProof, OfferRequest, RegisterRequest, Registered, StopOrder, StopWord};
 use crate::client::ClientError;
+use crate::config::Watch;
 use crate::kernel::ids::{Fence, WorkerId};
-use crate::process::{Adoption, Spawner};
 use std::collections::{BTreeMap, VecDeque};
-use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -83,11 +83,14 @@ pub(super) struct State {
     /// Since when there is nothing left to do but to hand over ends and leave.
     idle_since: Option<Instant>,
     pub(super) leaving: bool,
+    /// What the engine was last told that this worker offers, and whether it is being told.
+    pub(super) offered: OfferRequest,
+    pub(super) offering: bool,
     is_over: bool,
 }
 
 impl State {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant, offered: OfferRequest) -> Self {
         Self {
             attempts: BTreeMap::new(),
             worker: None,
@@ -110,6 +113,8 @@ impl State {
             closing: Closing::No,
             idle_since: None,
             leaving: false,
+            offered,
+            offering: false,
             is_over: false,
         }
     }
@@ -119,15 +124,14 @@ impl State {
 #[derive(Debug)]
 pub(super) struct Duty {
     pub(super) link: Rc<Link>,
-    pub(super) spawner: Spawner,
-    pub(super) adoption: Adoption,
+    pub(super) crew: Crew,
     pub(super) logs: mpsc::Sender<Job>,
     pub(super) events: Events,
-    pub(super) handlers: BTreeMap<String, HandlerSpec>,
-    pub(super) environment: BTreeMap<OsString, OsString>,
     pub(super) data_dir: PathBuf,
     pub(super) run_dir: PathBuf,
     pub(super) probe: Option<OwnedFd>,
+    pub(super) reload: Option<Reload>,
+    pub(super) watch: Option<Watch>,
     pub(super) registration: RegisterRequest,
     pub(super) state: State,
 }
@@ -193,8 +197,20 @@ impl Duty {
             Event::Asked { fence, asked } => self.asked(fence, asked),
             Event::SourceClosed(fence) => self.source_closed(fence),
             Event::LeaderEnded(fence) => self.leader_ended(fence, now),
+            Event::Returned { fence, error } => {
+                if let Some(attempt) = self.state.attempts.get_mut(&fence) {
+                    attempt.returned(error, now);
+                }
+            }
             Event::LogClosed(fence) => self.log_closed(fence),
             Event::Terminate => self.terminate(now),
+            Event::Reload { asked } => self.read_the_config(asked),
+            Event::Offered { registration, answer } => {
+                if self.is_current(registration) {
+                    self.state.offering = false;
+                    self.offer_answered(answer, now);
+                }
+            }
             Event::LifelineCut => self.lifeline_cut(),
             Event::Left => self.state.is_over = true,
         }
@@ -228,12 +244,16 @@ impl Duty {
 
     /// Tells the supervisor that this thread still does its work.
     fn prove_life(&mut self, now: Instant) {
-        let Some(probe) = self.probe.as_ref().filter(|_| self.state.probe_at <= now + PROBE_EARLY)
-        else {
+        if self.probe.is_none() || now + PROBE_EARLY < self.state.probe_at {
             return;
-        };
+        }
         self.state.probe_at = now + PROBE_EVERY;
-        match rustix::io::write(probe, b".") {
+        self.tell_the_supervisor(b".");
+    }
+
+    pub(super) fn tell_the_supervisor(&mut self, word: &[u8]) {
+        let Some(probe) = &self.probe else { return };
+        match rustix::io::write(probe, word) {
             // A full pipe means that nobody reads it, which is not our concern.
             Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
             Err(error) => {
@@ -249,6 +269,7 @@ impl Duty {
         }
         let (link, events) = (Rc::clone(&self.link), self.events.clone());
         let request = self.registration.clone();
+        self.state.offered = self.offer();
         spawn_local(async move {
             let answer = link.register(&request).await;
             report(&events, Event::Registered(answer)).await;
@@ -299,6 +320,7 @@ impl Duty {
         self.state.finishing_slots = 0;
         self.state.beating = false;
         self.state.waiting_for_stops = false;
+        self.state.offering = false;
         self.state.known.clear();
         self.register();
     }
@@ -349,6 +371,7 @@ impl Duty {
             self.terminate(now);
         }
         for attempt in self.state.attempts.values_mut() {
+            attempt.hang_up();
             if attempt.give_up_saving() {
                 tracing::error!(fence = %attempt.lease.fence, "the engine is away; a checkpoint is given up");
             }

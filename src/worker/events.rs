@@ -2,16 +2,19 @@
 
 use super::attempt::Asked;
 use super::control::Answer;
+use super::crew::Begun;
+use super::outcome::Word;
 use crate::api::{Checkpointed, Finished, Leases, Registered, Stops};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
-use crate::process::{StartError, Started, watch_readable};
+use crate::process::{StartError, watch_readable};
 use serde_json::value::RawValue;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use tokio::io::{Interest, Ready};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::spawn_local;
 
 /// Something that happened. Answers carry the number of the registration they were asked under;
@@ -43,7 +46,7 @@ pub(super) enum Event {
     },
     Started {
         fence: Fence,
-        result: Result<Started, StartError>,
+        result: Result<Begun, StartError>,
     },
     Asked {
         fence: Fence,
@@ -51,9 +54,23 @@ pub(super) enum Event {
     },
     SourceClosed(Fence),
     LeaderEnded(Fence),
+    /// The thread of an attempt came back, with this error or without one.
+    Returned {
+        fence: Fence,
+        error: Option<Word>,
+    },
     LogClosed(Fence),
-    /// SIGTERM or SIGINT.
+    /// SIGTERM or SIGINT, or the stopper.
     Terminate,
+    /// SIGHUP, or a change of the config's file.
+    Reload {
+        asked: bool,
+    },
+    /// The engine was told what this worker offers.
+    Offered {
+        registration: u64,
+        answer: Result<serde_json::Value, ClientError>,
+    },
     /// The supervisor is gone.
     LifelineCut,
     /// The engine was told that we leave, or did not want to hear it.
@@ -70,16 +87,17 @@ pub(super) async fn report(events: &Events, event: Event) {
     }
 }
 
-/// Reports SIGTERM and SIGINT.
+/// Reports SIGTERM and SIGINT, and SIGHUP.
 pub(super) fn watch_signals(events: &Events) -> io::Result<()> {
     for kind in [SignalKind::terminate(), SignalKind::interrupt()] {
         let signals = signal(kind)?;
         spawn_local(report_signals(signals, events.clone()));
     }
     let mut reloads = signal(SignalKind::hangup())?;
+    let events = events.clone();
     spawn_local(async move {
         while reloads.recv().await.is_some() {
-            tracing::info!("SIGHUP: the config is read at the next start");
+            report(&events, Event::Reload { asked: true }).await;
         }
     });
     Ok(())
@@ -89,6 +107,17 @@ async fn report_signals(mut signals: Signal, events: Events) {
     while signals.recv().await.is_some() {
         report(&events, Event::Terminate).await;
     }
+}
+
+/// Reports each time that somebody in this process wants the worker to end.
+pub(super) fn watch_stopper(stopper: Arc<Notify>, events: &Events) {
+    let events = events.clone();
+    spawn_local(async move {
+        while !events.is_closed() {
+            stopper.notified().await;
+            report(&events, Event::Terminate).await;
+        }
+    });
 }
 
 /// Reports the end of the lifeline, whose other end the supervisor holds.

@@ -1,24 +1,28 @@
 //! Moves the attempts of a worker from phase to phase.
 
-use super::attempt::{Asked, Attempt, Phase, Reaction, unstarted};
+use super::attempt::{Asked, Attempt, Ground, Phase, Reaction, unstarted};
+use super::context::Handler;
 use super::control::{Answer, Channel};
+use super::crew::{Begun, Work};
 use super::duty::Duty;
 use super::events::{self, Event, Events, report};
-use super::handler::{EXEC, HandlerSpec, environment};
+use super::handler::{HandlerSpec, environment};
 use super::outcome::Exit;
 use super::output::{LastLine, Sink};
 use super::stopping::Push;
+use super::threads::{self, ThreadStart};
 use crate::api::{CheckpointRequest, Checkpointed, Code, Lease, StopWord};
 use crate::client::ClientError;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Outcome;
-use crate::process::{self, Found, Look, Start, StartError, Started};
+use crate::process::{self, Adoption, Found, Look, Start, StartError};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, spawn_local};
@@ -37,47 +41,74 @@ const LOG_WITHIN: Duration = Duration::from_secs(5);
 impl Duty {
     /// Begins a lease.
     pub(super) fn begin(&mut self, lease: Lease) {
-        let spec = if lease.kind == EXEC {
-            HandlerSpec::of_exec(lease.payload.get()).map_err(|why| (Outcome::Fatal, why))
-        } else {
-            self.handlers.get(&lease.kind).cloned().ok_or_else(|| {
-                (Outcome::Retryable, format!("this worker has no handler for `{}`", lease.kind))
-            })
-        };
-        let spec = match spec {
-            Ok(spec) => spec,
+        let work = match self.crew.work(&lease) {
+            Ok(work) => work,
             Err((outcome, why)) => {
+                // No fault of the task's while the engine is still being told of another config.
+                let told = self.state.offering && outcome == Outcome::Retryable;
+                let outcome = if told { Outcome::Released } else { outcome };
                 self.state.ends.push_back(unstarted(&lease, outcome, Some(why)));
                 return;
             }
         };
         let fence = lease.fence;
+        tracing::info!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
+        match work {
+            Work::Command(spec) => self.begin_process(lease, spec),
+            Work::Code(handler) => self.begin_thread(lease, handler),
+        }
+    }
+
+    fn begin_process(&mut self, lease: Lease, spec: HandlerSpec) {
+        let Some(crew) = self.crew.processes() else { return };
+        let fence = lease.fence;
         let start = Start {
             command: spec.command.iter().map(OsString::from).collect(),
             cwd: spec.cwd.clone(),
-            env: environment(&spec, &lease, &self.state.store, &self.environment),
+            env: environment(&spec, &lease, &self.state.store, &crew.environment),
             payload: lease.payload.get().as_bytes().to_vec(),
             checkpoint: lease.checkpoint.as_ref().map(|data| data.get().as_bytes().to_vec()),
             run_dir: self.run_dir.clone(),
             fence,
         };
-        tracing::info!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
-        self.state.attempts.insert(fence, Attempt::new(lease, spec, &self.state.store));
         let (reply, result) = oneshot::channel();
         let events = self.events.clone();
         spawn_local(async move {
             let gone = |_| Err(StartError::Host("the spawn thread is gone".into()));
-            let result = result.await.unwrap_or_else(gone);
+            let result = result.await.unwrap_or_else(gone).map(Begun::Process);
             report(&events, Event::Started { fence, result }).await;
         });
         let reply = move |result| drop(reply.send(result));
-        self.spawner.start(start, Box::new(reply));
+        crew.spawner.start(start, Box::new(reply));
+        let attempt = Attempt::new(lease, spec, Ground::Process, &self.state.store);
+        self.state.attempts.insert(fence, attempt);
+    }
+
+    fn begin_thread(&mut self, lease: Lease, handler: Arc<dyn Handler>) {
+        let fence = lease.fence;
+        let start = ThreadStart {
+            handler,
+            lease: lease.clone(),
+            store: self.state.store.clone(),
+            run_dir: self.run_dir.clone(),
+            worker: self.registration.process.clone(),
+            events: self.events.clone(),
+        };
+        let attempt =
+            Attempt::new(lease, HandlerSpec::default(), Ground::Thread, &self.state.store);
+        self.state.attempts.insert(fence, attempt);
+        if let Err(error) = threads::start(start) {
+            let events = self.events.clone();
+            spawn_local(async move {
+                report(&events, Event::Started { fence, result: Err(error) }).await;
+            });
+        }
     }
 
     pub(super) fn started(
         &mut self,
         fence: Fence,
-        result: Result<Started, StartError>,
+        result: Result<Begun, StartError>,
         now: Instant,
     ) {
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return };
@@ -89,23 +120,10 @@ impl Duty {
         // The queue to the log thread is fair and this task is the first in it.
         spawn_local(async move { opened.0.open(path, opened.1).await });
         match result {
-            Ok(started) => {
-                attempt.begin(started.process, now);
-                attempt.autogroup = started.autogroup;
+            Ok(begun) => {
+                attempt.begin(begun.process().clone(), now);
                 self.state.beat_at = self.state.beat_at.min(now + STARTED_TOLD_AFTER);
-                if let Err(error) = events::watch_leader(started.pidfd, fence, &self.events) {
-                    tracing::error!(%fence, %error, "cannot wait for the handler");
-                    attempt.stop(StopWord::Superseded, now);
-                }
-                let last = attempt.last_line.clone();
-                let events = &self.events;
-                let readers = [
-                    spawn_local(speak(started.control, fence, events.clone())),
-                    spawn_local(pump(sink.clone(), started.stdout, None, events.clone())),
-                    spawn_local(pump(sink, started.stderr, Some(last), events.clone())),
-                ];
-                attempt.sources_open = u32::try_from(readers.len()).unwrap_or(0);
-                attempt.readers = readers.iter().map(JoinHandle::abort_handle).collect();
+                listen(attempt, begun, sink, &self.events, now);
             }
             Err(error) => self.not_started(fence, error, now),
         }
@@ -265,8 +283,9 @@ impl Duty {
         let is_sole = self.state.attempts.len() == 1;
         let leaders = self.state.attempts.values().filter_map(|attempt| attempt.process.as_ref());
         let leaders: BTreeSet<u32> = leaders.map(|process| process.pid).collect();
-        let reaper = self.adoption.parent();
-        let may_have_left = self.adoption.any();
+        let adoption = self.crew.processes().map(|crew| crew.adoption);
+        let reaper = adoption.and_then(Adoption::parent);
+        let may_have_left = adoption.is_some_and(Adoption::any);
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return false };
         let look = if may_have_left {
             attempt.mark(reaper, leaders, is_sole).look()
@@ -325,6 +344,32 @@ impl Duty {
             tracing::warn!(task = %attempt.lease.task, %fence, "superseded: not reported");
         }
     }
+}
+
+/// Reads what the handler of an attempt says and prints, and waits for the end of its leader.
+fn listen(attempt: &mut Attempt, begun: Begun, sink: Sink, events: &Events, now: Instant) {
+    let fence = attempt.lease.fence;
+    let readers = match begun {
+        Begun::Process(started) => {
+            attempt.autogroup = started.autogroup;
+            if let Err(error) = events::watch_leader(started.pidfd, fence, events) {
+                tracing::error!(%fence, %error, "cannot wait for the handler");
+                attempt.stop(StopWord::Superseded, now);
+            }
+            let last = Some(attempt.last_line.clone());
+            vec![
+                spawn_local(speak(started.control, fence, events.clone())),
+                spawn_local(pump(sink.clone(), started.stdout, None, events.clone())),
+                spawn_local(pump(sink, started.stderr, last, events.clone())),
+            ]
+        }
+        Begun::Thread(started) => vec![
+            spawn_local(speak(started.control, fence, events.clone())),
+            spawn_local(pump(sink, started.output.into(), None, events.clone())),
+        ],
+    };
+    attempt.sources_open = u32::try_from(readers.len()).unwrap_or(0);
+    attempt.readers = readers.iter().map(JoinHandle::abort_handle).collect();
 }
 
 /// Reads one pipe of a handler to its end.

@@ -2,7 +2,7 @@
 
 use crate::api::{
     CheckpointRequest, Checkpointed, FinishRequest, Finished, HeartbeatRequest, LeaseRequest,
-    Leases, RegisterRequest, Registered, Stops, StopsRequest,
+    Leases, OfferRequest, RegisterRequest, Registered, Stops, StopsRequest,
 };
 use crate::client::{Client, ClientError};
 use crate::kernel::ids::{Millis, WorkerId};
@@ -82,7 +82,9 @@ impl Link {
         let answer = self.client.post(path, body).await;
         let is_away = matches!(
             answer,
-            Err(ClientError::Unreachable { .. } | ClientError::OutcomeUnknown { .. })
+            Err(ClientError::Unreachable { .. }
+                | ClientError::OutcomeUnknown { .. }
+                | ClientError::Silent { .. })
         );
         let since = self.away_since.get();
         self.away_since.set(is_away.then(|| since.unwrap_or_else(Instant::now)));
@@ -138,6 +140,14 @@ impl Link {
                 () = withdraw => {}
             }
         }
+    }
+
+    pub(super) async fn offer(
+        &self,
+        worker: WorkerId,
+        request: &OfferRequest,
+    ) -> Result<serde_json::Value, ClientError> {
+        self.insist(&path(worker, "offer"), request).await
     }
 
     /// Once: a heartbeat that comes late says nothing true any more.

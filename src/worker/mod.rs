@@ -12,11 +12,18 @@
 //!
 //! While the engine is away handlers go on, their ends wait here in order, and a checkpoint waits
 //! for its answer. A worker whose registration is gone kills what it holds and begins anew.
+//!
+//! Handlers are commands, or code of a program that embeds the worker ([`Worker`]); then each
+//! attempt has a thread and nothing is adopted, swept or signalled. What carries an attempt out is
+//! [`crew::Crew`]; all else is one for both.
 
 mod attempt;
 mod calls;
+mod context;
 mod control;
+mod crew;
 mod duty;
+mod embed;
 mod error;
 mod events;
 mod handler;
@@ -24,12 +31,17 @@ mod life;
 mod link;
 mod outcome;
 mod output;
+mod reload;
 mod run;
 mod stopping;
 pub mod task_cmd;
 #[cfg(test)]
 mod tests;
+mod threads;
 
+pub use context::{Context, Failure, Handler};
+pub use embed::{Stopper, Worker};
 pub use error::WorkerError;
 pub use handler::{EXEC, FATAL_EXIT_CODES, HandlerSpec, LOG_BYTES_MAX};
+pub use reload::Reload;
 pub use run::{WorkerOptions, run};

@@ -6,13 +6,15 @@ use crate::kernel::status::Outcome;
 use crate::limits::ERROR_TEXT_BYTES_MAX;
 use rustix::process::Signal;
 
-/// How a leader process ended.
+/// How a handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// With this status.
+    /// Its leader process did, with this status.
     Code(i32),
-    /// By this signal.
+    /// Its leader process did, by this signal.
     Signal(i32),
+    /// Its thread came back. Whether it failed is its last word.
+    Returned,
 }
 
 /// What the handler said of its end; the last word counts.
@@ -54,7 +56,7 @@ pub(super) fn decide(facts: &Facts<'_>) -> (Outcome, Option<String>) {
             let outcome = if *retryable { Outcome::Retryable } else { Outcome::Fatal };
             (outcome, message.clone())
         }
-        (_, Exit::Code(0)) => return (Outcome::Success, None),
+        (_, Exit::Code(0) | Exit::Returned) => return (Outcome::Success, None),
         (_, exit) => (classify(exit, facts.spec), describe(exit, facts.last_line)),
     };
     (outcome, Some(shorten(text)))
@@ -75,7 +77,7 @@ fn classify(exit: Exit, spec: &HandlerSpec) -> Outcome {
         Exit::Code(code) if spec.retryable_exit_codes.contains(&code) => Outcome::Retryable,
         Exit::Code(code) if spec.fatal_exit_codes.contains(&code) => Outcome::Fatal,
         // EX_TEMPFAIL (75) says so itself; of anything else nobody knows better.
-        Exit::Code(_) | Exit::Signal(_) => Outcome::Retryable,
+        Exit::Code(_) | Exit::Signal(_) | Exit::Returned => Outcome::Retryable,
     }
 }
 
@@ -86,6 +88,7 @@ fn describe(exit: Exit, last_line: &str) -> String {
             Some(name) => format!("killed by signal {number} ({name})"),
             None => format!("killed by signal {number}"),
         },
+        Exit::Returned => "it came back".to_owned(),
     };
     if last_line.is_empty() { end } else { format!("{end}: {last_line}") }
 }

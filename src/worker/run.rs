@@ -1,12 +1,15 @@
 //! Sets a worker up and runs it to its end.
 
+use super::context::Handler;
+use super::crew::{Crew, Processes};
 use super::duty::Duty;
 use super::error::WorkerError;
 use super::events::{self, Event};
 use super::handler::{EXEC, HandlerSpec};
 use super::link::Link;
 use super::output;
-use crate::api::RegisterRequest;
+use super::reload::Reload;
+use crate::api::{OfferRequest, RegisterRequest};
 use crate::client::Client;
 use crate::limits::LEASES_PER_REQUEST_MAX;
 use crate::process::{self, Adoption, Spawner, WorkerLock};
@@ -18,8 +21,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::runtime::Builder;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
 /// Events that may wait for the duty.
@@ -38,6 +42,8 @@ pub struct WorkerOptions {
     pub slots: u32,
     /// The handlers by task type; `exec` is added.
     pub handlers: BTreeMap<String, HandlerSpec>,
+    /// How to take up a changed config; none leaves it as it is.
+    pub reload: Option<Reload>,
     /// The environment the worker itself was started with, of which handlers get a little.
     pub environment: BTreeMap<OsString, OsString>,
     /// When this reaches its end, the worker finishes what it runs and ends.
@@ -55,70 +61,118 @@ pub struct WorkerOptions {
 /// # After a crash
 /// The kernel frees the worker's lock and kills its handlers' leaders; the engine sweeps the rest.
 pub fn run(options: WorkerOptions) -> Result<(), WorkerError> {
-    if options.slots == 0 || LEASES_PER_REQUEST_MAX < usize::try_from(options.slots).unwrap_or(0) {
-        return Err(WorkerError::setup(format!(
-            "a worker has 1 to {LEASES_PER_REQUEST_MAX} slots, not {}",
-            options.slots
-        )));
-    }
-    process::reserve_standard()
-        .map_err(|error| WorkerError::host("cannot reserve descriptors", &error))?;
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| WorkerError::host("cannot start", &error))?;
-    LocalSet::new().block_on(&runtime, work(options))
+    let WorkerOptions { data_dir, socket, name, slots, .. } = options;
+    let WorkerOptions { handlers, reload, environment, lifeline, probe, .. } = options;
+    let (stopper, signals) = (None, true);
+    let post = Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals };
+    serve(post, Hands::Commands { handlers, environment })
 }
 
-async fn work(options: WorkerOptions) -> Result<(), WorkerError> {
-    let WorkerOptions { data_dir, socket, name, slots, mut handlers, environment, .. } = options;
-    let run_dir = run_dir(&data_dir)
-        .map_err(|error| WorkerError::host("cannot prepare the data directory", &error))?;
+/// What every worker is given, whatever its handlers are.
+pub(super) struct Post {
+    pub(super) data_dir: PathBuf,
+    pub(super) socket: PathBuf,
+    pub(super) name: String,
+    pub(super) slots: u32,
+    /// How to take up a changed config; none leaves it as it is.
+    pub(super) reload: Option<Reload>,
+    pub(super) lifeline: Option<OwnedFd>,
+    pub(super) probe: Option<OwnedFd>,
+    /// Tells it to end, as SIGTERM does.
+    pub(super) stopper: Option<Arc<Notify>>,
+    /// Whether SIGTERM and SIGINT are its own.
+    pub(super) signals: bool,
+}
+
+/// Its handlers.
+pub(super) enum Hands {
+    Commands { handlers: BTreeMap<String, HandlerSpec>, environment: BTreeMap<OsString, OsString> },
+    Code(BTreeMap<String, Arc<dyn Handler>>),
+}
+
+/// Runs a worker until it is told to end.
+pub(super) fn serve(post: Post, hands: Hands) -> Result<(), WorkerError> {
+    if post.slots == 0 || LEASES_PER_REQUEST_MAX < usize::try_from(post.slots).unwrap_or(0) {
+        return Err(WorkerError::setup(format!(
+            "a worker has 1 to {LEASES_PER_REQUEST_MAX} slots, not {}",
+            post.slots
+        )));
+    }
+    process::reserve_standard().map_err(host("cannot reserve descriptors"))?;
+    let runtime = Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(host("cannot start"))?;
+    LocalSet::new().block_on(&runtime, work(post, hands))
+}
+
+fn host(doing: &'static str) -> impl Fn(io::Error) -> WorkerError {
+    move |error| WorkerError::host(doing, &error)
+}
+
+async fn work(post: Post, hands: Hands) -> Result<(), WorkerError> {
+    let Post { data_dir, socket, name, slots, reload, lifeline, probe, stopper, signals } = post;
+    let run_dir = run_dir(&data_dir).map_err(host("cannot prepare the data directory"))?;
     let data_dir = run_dir.parent().unwrap_or(&run_dir).to_owned();
-    let lock = WorkerLock::take(&run_dir)
-        .map_err(|error| WorkerError::host("cannot take the worker's lock", &error))?;
-    let host = |doing: &'static str| move |error: io::Error| WorkerError::host(doing, &error);
-    let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
-    let queued = usize::try_from(slots).unwrap_or(1);
-    let spawner = Spawner::new(queued).map_err(host("cannot start the spawn thread"))?;
+    let lock = WorkerLock::take(&run_dir).map_err(host("cannot take the worker's lock"))?;
+    let crew = crew(hands)?;
     let logs = output::start_writer().map_err(host("cannot start the log thread"))?;
     let (events, inbox) = mpsc::channel::<Event>(EVENTS_QUEUED_MAX);
-    events::watch_signals(&events).map_err(host("cannot watch for signals"))?;
-    if let Some(lifeline) = options.lifeline {
+    if signals {
+        events::watch_signals(&events).map_err(host("cannot watch for signals"))?;
+    }
+    let watch = reload.as_ref().and_then(|reload| reload.watch(&events));
+    if let Some(stopper) = stopper {
+        events::watch_stopper(stopper, &events);
+    }
+    if let Some(lifeline) = lifeline {
         events::watch_lifeline(lifeline, &events).map_err(host("cannot watch the lifeline"))?;
     }
-    if let Some(probe) = &options.probe {
+    if let Some(probe) = &probe {
         events::set_nonblocking(probe).map_err(host("cannot use the probe"))?;
     }
-    handlers.entry(EXEC.into()).or_default();
     let registration = RegisterRequest {
         name,
         process: process::current().map_err(host("cannot tell who we are"))?,
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION").into(),
         lock: lock.name().to_owned(),
-        types: handlers.keys().cloned().collect(),
+        types: crew.types(),
         slots,
     };
+    let offered = OfferRequest { types: registration.types.clone(), slots };
     let duty = Duty {
         link: Rc::new(Link::new(Client::new(socket))),
-        spawner,
-        adoption,
+        crew,
         logs,
         events,
-        handlers,
-        environment,
         data_dir,
         run_dir,
-        probe: options.probe,
+        probe,
+        reload,
+        watch,
         registration,
-        state: super::duty::State::new(tokio::time::Instant::now()),
+        state: super::duty::State::new(tokio::time::Instant::now(), offered),
     };
     duty.serve(inbox).await?;
     if let Err(error) = lock.retire() {
         tracing::warn!(%error, "cannot remove the worker's lock");
     }
     Ok(())
+}
+
+/// Whatever the handlers need to run.
+fn crew(hands: Hands) -> Result<Crew, WorkerError> {
+    match hands {
+        Hands::Commands { mut handlers, environment } => {
+            let adoption = Adoption::begin().map_err(host("cannot become a sub-reaper"))?;
+            // As many slots as a later config may name.
+            let spawner = Spawner::new(LEASES_PER_REQUEST_MAX);
+            let spawner = spawner.map_err(host("cannot start the spawn thread"))?;
+            handlers.entry(EXEC.into()).or_default();
+            Ok(Crew::Processes(Processes { handlers, environment, spawner, adoption }))
+        }
+        // The children of the program are its own: nothing is adopted and nobody else's reaped.
+        Hands::Code(handlers) => Ok(Crew::Threads(handlers)),
+    }
 }
 
 /// The `run` directory, absolute and without links, made if need be.

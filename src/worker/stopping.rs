@@ -17,7 +17,7 @@ pub(super) enum Push {
 ///
 /// A handler that speaks on the control channel is told there and gets `cancel_grace` before
 /// SIGTERM and `kill_grace` more before SIGKILL. Any other handler gets SIGTERM at once and
-/// SIGKILL after `cancel_grace`.
+/// SIGKILL after `cancel_grace`. One on a thread is told and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stopping {
     word: StopWord,
@@ -36,6 +36,11 @@ impl Stopping {
             (_, false) => (Some(now), cancel),
         };
         Self { word, delivered: false, terminate_at, kill_at: Some(kill_at) }
+    }
+
+    /// A first order to a handler on a thread, which no signal can end.
+    pub(super) const fn ask(word: StopWord) -> Self {
+        Self { word, delivered: false, terminate_at: None, kill_at: None }
     }
 
     /// A further order. The weightier word counts; the times of the first one stay, so that no

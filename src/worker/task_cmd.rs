@@ -5,6 +5,7 @@
 //! mark counts: a script that also writes to the channel by hand, and reads no answers, cannot
 //! make an old answer pass for a new one.
 
+use crate::api::StopWord;
 use crate::kernel::ids::Seq;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -35,6 +36,9 @@ pub enum TaskCommand {
         /// Units in all.
         #[serde(skip_serializing_if = "Option::is_none")]
         total: Option<u64>,
+        /// What is being done, for people.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        note: Option<String>,
     },
     /// Leaves a result.
     Result {
@@ -61,8 +65,8 @@ pub struct Said {
     pub exit: u8,
     /// Sequence number of the record, for a checkpoint.
     pub seq: Option<Seq>,
-    /// Why the handler should stop, as the word on the channel.
-    pub stop: Option<String>,
+    /// Why the handler should stop, if it should.
+    pub stop: Option<StopWord>,
 }
 
 /// Where the channel of the attempt is, as the handler's environment tells it.
@@ -119,25 +123,32 @@ struct Answer {
     #[serde(default)]
     seq: Option<Seq>,
     #[serde(default)]
-    stop: Option<String>,
+    stop: Option<StopWord>,
     #[serde(default)]
     error: Option<String>,
 }
 
-/// Says one thing on the control channel and waits for its answer.
+/// Says one thing on the control channel and waits for its answer, under the lock of the attempt.
 ///
 /// A checkpoint waits as long as the engine is away.
 pub fn say(command: &TaskCommand, inside: Inside) -> Result<Said, TaskCommandError> {
-    let broken = |error: io::Error| TaskCommandError::Broken(error.to_string());
+    let lock = lock(&inside.tmp).map_err(|error| TaskCommandError::Broken(error.to_string()))?;
+    let said = exchange(command, &UnixStream::from(inside.control));
+    drop(lock);
+    said
+}
+
+/// Says one thing and waits for its answer, while nobody else speaks.
+pub(super) fn exchange(
+    command: &TaskCommand,
+    mut stream: &UnixStream,
+) -> Result<Said, TaskCommandError> {
     let mark = format!("{:016x}", rand::random::<u64>());
     let mut line = serde_json::to_vec(&Marked { command, id: &mark })
         .map_err(|error| TaskCommandError::Refused(error.to_string()))?;
     line.push(b'\n');
-    let lock = lock(&inside.tmp).map_err(broken)?;
-    let mut stream = UnixStream::from(inside.control);
-    stream.write_all(&line).map_err(broken)?;
+    stream.write_all(&line).map_err(|error| TaskCommandError::Broken(error.to_string()))?;
     let answer = answer_to(&mark, stream)?;
-    drop(lock);
     if !answer.ok {
         return Err(TaskCommandError::Refused(answer.error.unwrap_or_default()));
     }
@@ -160,7 +171,7 @@ fn lock(tmp: &std::path::Path) -> io::Result<File> {
     Ok(lock)
 }
 
-fn answer_to(mark: &str, stream: UnixStream) -> Result<Answer, TaskCommandError> {
+fn answer_to(mark: &str, stream: &UnixStream) -> Result<Answer, TaskCommandError> {
     let mut answers = BufReader::new(stream);
     let mut text = String::new();
     loop {

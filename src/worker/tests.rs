@@ -186,7 +186,7 @@ fn say(command: &TaskCommand, answers: &str) -> Result<task_cmd::Said, TaskComma
 fn task_commands_exit_as_promised() {
     let data = || RawValue::from_string("1".into()).unwrap();
     let checkpoint = TaskCommand::Checkpoint { data: data() };
-    let progress = TaskCommand::Progress { done: 1, total: None };
+    let progress = TaskCommand::Progress { done: 1, total: None, note: None };
     let result = TaskCommand::Result { data: data() };
     let go_on = "{\"ok\":true,\"seq\":7,\"stop\":null,\"id\":\"MARK\"}\n";
     let stop = "{\"ok\":true,\"seq\":7,\"stop\":\"cancel\",\"id\":\"MARK\"}\n";

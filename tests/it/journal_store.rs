@@ -16,7 +16,9 @@ use midwatch::kernel::rules::Rules;
 use midwatch::kernel::status::{Outcome, Reason};
 use midwatch::kernel::task::{Progress, SecretHash, TaskSpec};
 use midwatch::kernel::verdict::Verb;
-use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof};
+use midwatch::kernel::{
+    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, TypeAct,
+};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -262,6 +264,35 @@ impl Bench {
         self.ask_one(Command::Forget(vec![TaskId(3), TaskId(1)]));
     }
 
+    /// A type is limited, dispatched under its rate, paused, resumed and paused again; a task that
+    /// waits is edited.
+    pub(crate) fn order_types(&mut self) {
+        let worker = self.register();
+        let rate = Change::AtMost("10/m".parse().unwrap());
+        self.on_type(TypeAct::Limit { max_running: Change::Unlimited, rate });
+        let waits = self.submit("[]");
+        self.lease(worker);
+        let next_run = Some(NextRun::At(self.now.wall.after(Millis::secs(3600))));
+        let edit = Edit {
+            priority: Some(-7),
+            max_retry: Some(9),
+            timeout: Change::AtMost(Millis::secs(5)),
+            next_run,
+        };
+        self.ask_one(Command::Edit { task: waits, edit });
+        self.ask_one(Command::Edit {
+            task: waits,
+            edit: Edit { timeout: Change::Unlimited, ..edit },
+        });
+        self.on_type(TypeAct::Pause { reason: None });
+        self.on_type(TypeAct::Resume);
+        self.on_type(TypeAct::Pause { reason: Some("the upstream is down".into()) });
+    }
+
+    fn on_type(&mut self, act: TypeAct) {
+        self.ask_one(Command::ActOnType { kind: "fetch".into(), act });
+    }
+
     /// The segments, oldest first.
     pub(crate) fn segments(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.path().join("journal")).unwrap();
@@ -309,6 +340,7 @@ pub(crate) fn print_vectors() {
     let mut bench = Bench::new();
     bench.full_history();
     bench.forget_two();
+    bench.order_types();
     bench.close();
     let disk = RealDisk::open(bench.path()).unwrap();
     let report = scan(&disk, &mut bodies).unwrap();
@@ -321,6 +353,15 @@ pub(crate) fn print_vectors() {
     })
     .unwrap();
     assert!(22 < last);
+    let mut rebuild = Rebuild::default();
+    replay(&disk, last, &mut rebuild).unwrap();
+    for_each_record::<()>(&rebuild.finish().image(), |kind, body| {
+        if kind == codec::KIND_TYPE {
+            bodies.take(last, Record { kind, ignorable: false, body });
+        }
+        Ok(())
+    })
+    .unwrap();
     for (kind, (seq, body)) in bodies.0 {
         let seq = Seq(seq);
         let line = match codec::decode(seq, kind, &body) {

@@ -11,6 +11,7 @@
 )]
 
 mod bare_metal;
+mod clients;
 mod demo;
 mod eventually;
 mod fake_engine;

@@ -49,6 +49,7 @@ fn a_second_reader_prints_every_kind_and_every_field() {
     let mut bench = Bench::new();
     bench.full_history();
     bench.forget_two();
+    bench.order_types();
     bench.close();
     compare(&bench);
 }

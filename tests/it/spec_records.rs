@@ -19,9 +19,17 @@ const MAPS: &[(&str, &str)] = &[
     ("hurried", "Hurried"),
     ("worker_joined", "WorkerJoined"),
     ("worker_moved", "WorkerMoved"),
+    ("worker_changed", "WorkerChanged"),
     ("refused", "Refused"),
     ("started", "Started"),
     ("forgotten", "Forgotten"),
+    ("type_paused", "TypePaused"),
+    ("type_resumed", "TypeResumed"),
+    ("type_limited", "TypeLimited"),
+    ("edited", "Edited"),
+    ("rate", "Rate"),
+    ("type", "TaskType"),
+    ("order", "Order"),
     ("spec", "TaskSpec"),
     ("held", "Held"),
     ("progress", "Progress"),
@@ -63,6 +71,7 @@ const TYPES: &[(&str, &str)] = &[
     ("Stop", "stop"),
     ("Standing", "standing"),
     ("Act", "act"),
+    ("Per", "per"),
 ];
 
 /// One key of a map: its name, its type, and whether it may be absent.
@@ -119,7 +128,7 @@ pub(crate) fn documented() -> BTreeMap<String, Keys> {
 /// The structs that are written as maps, read from the sources.
 fn in_code() -> BTreeMap<String, Keys> {
     let mut found = BTreeMap::new();
-    for file in ["event.rs", "ids.rs", "state.rs", "task.rs"] {
+    for file in ["event.rs", "ids.rs", "state.rs", "task.rs", "task_type.rs"] {
         let text = fs::read_to_string(format!("src/kernel/{file}")).unwrap();
         for part in text.split("#[cbor(map)]\npub struct ").skip(1) {
             let (name, rest) = part.split_once(" {\n").unwrap();
@@ -299,6 +308,7 @@ fn the_table_of_kinds_is_the_codecs() {
 fn every_word_has_the_number_that_the_page_gives() {
     use midwatch::kernel::event::{Act, Standing};
     use midwatch::kernel::status::{Outcome, Reason, Status, Stop};
+    use midwatch::kernel::task_type::Per;
 
     fn words<T: for<'b> minicbor::Decode<'b, ()>>(name: &str, word: impl Fn(T) -> &'static str) {
         let text = page("records.md");
@@ -325,6 +335,7 @@ fn every_word_has_the_number_that_the_page_gives() {
     words("stop", Stop::word);
     words("standing", Standing::word);
     words("act", Act::word);
+    words("per", Per::word);
 }
 
 /// Prints the vectors anew, when a field was added: paste them into the page.

@@ -82,6 +82,10 @@ fn every_status_and_every_command_do_what_the_page_says() {
                     assert!(status.is_terminal());
                     "new task".to_owned()
                 }
+                Verdict::Change => {
+                    assert!(!status.is_terminal() && !status.is_leased());
+                    "changed".to_owned()
+                }
                 Verdict::Already => "nothing".to_owned(),
                 Verdict::Refuse => "refused".to_owned(),
             };

@@ -154,11 +154,14 @@ fn the_process_under_test() {
     options.notify_socket = std::env::var_os("NOTIFY_SOCKET");
     options.watchdog = options.notify_socket.is_some().then(|| Duration::from_millis(100));
     let silent_after = std::env::var("SILENT_MS").map_or(90_000, |ms| ms.parse().unwrap());
+    // With it set, a second crash already leads to the longest wait there is.
+    let is_slow = std::env::var_os("SLOW").is_some();
+    let wait = |millis| Duration::from_millis(if is_slow { 3_600_000 } else { millis });
     options.pace = Pace {
-        delay_first: Duration::from_millis(5),
-        delay_max: Duration::from_millis(40),
+        delay_first: wait(5),
+        delay_max: wait(40),
         silent_after: Duration::from_millis(silent_after),
-        healthy_after: Duration::from_millis(300),
+        window: Duration::from_secs(3),
     };
     #[expect(clippy::exit, reason = "the harness would end with a code of its own")]
     std::process::exit(supervisor::run(options).unwrap().into());
@@ -289,6 +292,23 @@ fn an_engine_that_finds_its_predecessor_in_the_way_is_tried_again() {
     "#;
     let it = Supervisor::start(script);
     it.eventually("a third engine", |it| it.count("engine start") == 3);
+}
+
+// spec: SUP-006
+#[test]
+fn an_engine_that_has_served_and_finds_a_bad_config_is_tried_until_that_is_mended() {
+    let script = r#"
+        [ $role = engine ] && [ -e "$DIR/bad" ] && exit 2
+        beat
+    "#;
+    let it = Supervisor::start(script);
+    it.until_both_are_ready();
+    fs::write(it.dir.path().join("bad"), "").unwrap();
+    kill_process(it.pids("engine")[0], Signal::KILL).unwrap();
+    it.eventually("tried again and again", |it| 4 <= it.count("engine start"));
+    fs::remove_file(it.dir.path().join("bad")).unwrap();
+    it.eventually("a third one is ready", |it| it.log().matches(" ready").count() == 3);
+    assert_eq!(it.count("worker start"), 1, "{}", it.log());
 }
 
 // spec: SUP-006
@@ -483,33 +503,146 @@ fn sighup_is_passed_on_to_children_that_have_spoken() {
     assert_eq!(it.notes().matches("start").count(), 2);
 }
 
-// spec: SUP-010
+// spec: SUP-005, SUP-009
+// B85: every start is good, and every child dies soon after it.
 #[test]
-fn the_init_system_is_told_what_it_asked_for() {
+fn b85_a_worker_that_dies_after_every_good_start_is_parked_until_sighup_forgives_it() {
+    let script = r#"
+        [ $role = worker ] && [ ! -e "$DIR/mended" ] && { printf . >&4; sleep 0.02; exit 3; }
+        beat
+    "#;
+    let it = Supervisor::start_with(script, &[("SLOW", "1")]);
+    it.eventually("parked", |it| it.log().contains("keeps ending"));
+    let log = it.log();
+    assert_eq!(log.matches("ERROR").count(), 1, "{log}");
+    assert_eq!((it.count("worker start"), it.count("engine start")), (2, 1));
+    fs::write(it.dir.path().join("mended"), "").unwrap();
+    it.signal(Signal::HUP);
+    it.eventually("a third worker, long before its time", |it| it.count("worker start") == 3);
+}
+
+// spec: SUP-011
+#[test]
+fn the_engine_is_told_which_workers_are_parked_and_so_is_its_successor() {
+    let script = r#"
+        if [ $role = engine ]; then
+            cat <&3 >>"$DIR/news" & beat
+        fi
+        [ -e "$DIR/mended" ] || exit 3
+        beat
+    "#;
+    let it = Supervisor::start(script);
+    let news = |it: &Supervisor| fs::read_to_string(it.dir.path().join("news")).unwrap_or_default();
+    let parked = "parked w1 ended with exit code 3\n";
+    it.eventually("the engine is told", |it| news(it) == parked);
+    kill_process(it.pids("engine")[0], Signal::KILL).unwrap();
+    it.eventually("so is the next one", |it| news(it) == parked.repeat(2));
+    fs::write(it.dir.path().join("mended"), "").unwrap();
+    it.eventually("and that it is well", |it| news(it) == format!("{}well w1\n", parked.repeat(2)));
+}
+
+/// The socket of an init system, and a supervisor that tells it.
+fn told(script: &str, settings: &[(&str, &str)]) -> (Supervisor, UnixDatagram, TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LIMIT)).unwrap();
-    let mut it = Supervisor::start_with(WELL, &[("NOTIFY_SOCKET", utf8(&path))]);
-    let until = |wanted: &str| {
-        let mut before = Vec::new();
-        loop {
-            let mut news = [0; 100];
-            let n = socket.recv(&mut news).unwrap();
-            let news = String::from_utf8_lossy(&news[..n]).into_owned();
-            if news == wanted {
-                return before;
-            }
-            before.push(news);
+    let settings = [settings, &[("NOTIFY_SOCKET", utf8(&path))]].concat();
+    let it = Supervisor::start_with(script, &settings);
+    it.eventually("it has opened the socket", |it| !it.notes().is_empty());
+    (it, socket, dir)
+}
+
+/// What came before the news that begins so, and that.
+fn until(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    loop {
+        let mut news = [0; 200];
+        let n = socket.recv(&mut news).unwrap();
+        all.push(String::from_utf8_lossy(&news[..n]).into_owned());
+        if all.last().unwrap().starts_with(wanted) {
+            return all;
         }
-    };
-    assert!(!until("READY=1").contains(&"STOPPING=1".to_owned()));
-    until("WATCHDOG=1");
-    until("WATCHDOG=1");
-    it.until_both_are_ready();
+    }
+}
+
+// spec: SUP-010
+#[test]
+fn the_init_system_is_told_what_it_asked_for() {
+    let (mut it, socket, _dir) = told(WELL, &[]);
+    assert!(!until(&socket, "READY=1").contains(&"STOPPING=1".to_owned()));
+    until(&socket, "STATUS=serving, 1 of 1 workers ready");
+    until(&socket, "WATCHDOG=1");
+    until(&socket, "WATCHDOG=1");
     it.signal(Signal::TERM);
-    until("STOPPING=1");
+    until(&socket, "STOPPING=1");
+    until(&socket, "STATUS=stopping: 1 workers end");
+    until(&socket, "STATUS=stopping: the engine ends");
     assert_eq!(it.end().code(), Some(0));
+}
+
+// spec: SUP-010
+#[test]
+fn a_reload_is_told_when_it_begins_and_when_every_child_has_read_the_config() {
+    let script = r#"
+        reload() { note hup; until [ -e "$DIR/read" ]; do sleep 0.02; done; printf r >&4; }
+        trap reload HUP
+        beat
+    "#;
+    let (it, socket, _dir) = told(script, &[]);
+    until(&socket, "STATUS=serving, 1 of 1 workers ready");
+    it.signal(Signal::HUP);
+    let begun = until(&socket, "RELOADING=1\n").pop().unwrap();
+    let usec = begun.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the time of it");
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let age = now.tv_sec * 1_000_000 + now.tv_nsec / 1000 - usec.parse::<i64>().unwrap();
+    assert!((0..60_000_000).contains(&age), "{age} µs ago");
+    it.eventually("both were told", |it| it.notes().matches(" hup").count() == 2);
+    socket.set_nonblocking(true).unwrap();
+    let mut news = [0; 200];
+    while let Ok(n) = socket.recv(&mut news) {
+        assert_ne!(&news[..n], b"READY=1", "nobody has read it yet");
+    }
+    socket.set_nonblocking(false).unwrap();
+    fs::write(it.dir.path().join("read"), "").unwrap();
+    until(&socket, "READY=1");
+    until(&socket, "STATUS=serving");
+}
+
+// spec: SUP-010
+#[test]
+fn a_long_recovery_asks_the_init_system_for_more_time() {
+    let script = r#"
+        if [ $role = engine ]; then
+            until [ -e "$DIR/recovered" ]; do printf s >&4; sleep 0.05; done
+        fi
+        beat
+    "#;
+    let (it, socket, _dir) = told(script, &[("SILENT_MS", "8000")]);
+    for _ in 0..2 {
+        let before = until(&socket, "EXTEND_TIMEOUT_USEC=8000000");
+        assert!(!before.contains(&"READY=1".to_owned()), "{before:?}");
+    }
+    fs::write(it.dir.path().join("recovered"), "").unwrap();
+    until(&socket, "READY=1");
+}
+
+// spec: SUP-010
+#[test]
+fn the_watchdog_is_not_fed_while_the_engine_is_silent() {
+    let (it, socket, _dir) = told(WELL, &[("SILENT_MS", "6000")]);
+    it.until_both_are_ready();
+    until(&socket, "WATCHDOG=1");
+    kill_process(it.pids("engine")[0], Signal::STOP).unwrap();
+    let (mut longest, mut last) = (Duration::ZERO, Instant::now());
+    while it.count("engine start") < 2 {
+        until(&socket, "WATCHDOG=1");
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
+    }
+    // Fed twice in each 100 ms, and for two of the six seconds after the last sign.
+    assert!(Duration::from_secs(1) < longest, "{longest:?}");
+    until(&socket, "WATCHDOG=1");
 }
 
 fn utf8(path: &Path) -> &str {

@@ -17,6 +17,8 @@ use midwatch::sim::{CrashStates, Failure, Op, PageFate, SimDisk, Times};
 
 use crate::asked;
 
+mod leases;
+
 const SEGMENT: u64 = 16 << 10;
 const SNAPSHOT_AFTER: u64 = 24 << 10;
 
@@ -466,6 +468,7 @@ fn w73_tokens_only_grow_over_kills_snapshots_and_compaction() {
     assert!(1 < stats.oldest_segment && stats.snapshots == 2, "{stats:?}");
 }
 
+// B27, as far as there are slots today: what is free follows from living leases alone.
 #[test]
 fn w75_a_lease_of_the_dead_blocks_nothing_after_a_start() {
     // The worker is known to be dead: a sweep, and the task is leased anew in the same breath.

@@ -53,6 +53,22 @@ struct Task {
     told: Vec<(u64, u8, Option<&'static str>)>,
 }
 
+/// What holds for a whole type: none where there is no bound.
+#[derive(Clone, Debug, Default)]
+struct Kind {
+    paused: bool,
+    /// Set by somebody in the place of [`config`].
+    max_running: Option<Option<u32>>,
+    rate: Option<Option<(u32, u64)>>,
+    /// When it was dispatched under a rate.
+    starts: Vec<u64>,
+}
+
+/// The bounds that the config sets: tasks at once, and dispatches in so many milliseconds.
+pub(crate) fn config(kind: &str) -> (Option<u32>, Option<(u32, u64)>) {
+    if kind == "a" { (Some(3), None) } else { (None, Some((4, 1_000))) }
+}
+
 #[derive(Clone, Debug)]
 struct Worker {
     kinds: Vec<&'static str>,
@@ -81,6 +97,7 @@ pub(crate) struct Model {
     pub(crate) service: u64,
     tasks: BTreeMap<u64, Task>,
     workers: BTreeMap<u64, Worker>,
+    kinds: BTreeMap<&'static str, Kind>,
     last_token: u64,
     /// Leases whose sweep was asked for.
     swept: BTreeSet<(u64, u64)>,
@@ -113,6 +130,86 @@ impl Model {
             )
         };
         self.tasks.iter().map(line).collect()
+    }
+
+    /// One line for each type: whether it is paused, and its bounds.
+    pub(crate) fn kinds(&self) -> Vec<String> {
+        let line = |kind| {
+            let paused = self.kinds.get(kind).is_some_and(|known| known.paused);
+            let (max_running, rate) = self.bounds(kind);
+            format!("{kind} {paused} {max_running:?} {rate:?}")
+        };
+        ["a", "b"].map(line).to_vec()
+    }
+
+    fn bounds(&self, kind: &str) -> (Option<u32>, Option<(u32, u64)>) {
+        let (max_running, rate) = config(kind);
+        let Some(known) = self.kinds.get(kind) else { return (max_running, rate) };
+        (known.max_running.unwrap_or(max_running), known.rate.unwrap_or(rate))
+    }
+
+    /// How many tasks of a type may still be dispatched.
+    fn room(&self, kind: &str) -> usize {
+        let (max_running, rate) = self.bounds(kind);
+        let known = self.kinds.get(kind).cloned().unwrap_or_default();
+        let held = self.tasks.values().filter(|task| task.wish.kind == kind && task.hold.is_some());
+        let slots = max_running.map_or(99, |max| (max as usize).saturating_sub(held.count()));
+        let paced = rate.map_or(99, |(count, span)| {
+            let recent = known.starts.iter().filter(|at| self.life < **at + span).count();
+            (count as usize).saturating_sub(recent)
+        });
+        if known.paused { 0 } else { slots.min(paced) }
+    }
+
+    pub(crate) fn pause_type(&mut self, kind: &'static str, paused: bool) -> String {
+        let known = kind != "c";
+        let was = self.kinds.get(kind).is_some_and(|known| known.paused);
+        if known && was != paused {
+            self.kinds.entry(kind).or_default().paused = paused;
+        }
+        type_answer(known, was != paused)
+    }
+
+    /// Sets a bound, or with none gives it back to the config.
+    pub(crate) fn limit_type(
+        &mut self,
+        kind: &'static str,
+        max_running: Option<Option<u32>>,
+        rate: Option<Option<(u32, u64)>>,
+    ) -> String {
+        let known = kind != "c";
+        let was = self.kinds.get(kind).map_or((None, None), |it| (it.max_running, it.rate));
+        if known {
+            let it = self.kinds.entry(kind).or_default();
+            (it.max_running, it.rate) = (max_running, rate);
+        }
+        type_answer(known, was != (max_running, rate))
+    }
+
+    pub(crate) fn edit(
+        &mut self,
+        id: u64,
+        priority: Option<i32>,
+        max_retry: Option<u32>,
+        delay: Option<u64>,
+    ) -> String {
+        let (life, wall) = (self.life, self.wall);
+        let Some(task) = self.tasks.get_mut(&id) else { return "no task".into() };
+        if !["PENDING", "RETRYING", "PAUSED"].contains(&task.status) {
+            return "wrong status".into();
+        }
+        if max_retry.is_some_and(|max_retry| max_retry < task.failures) {
+            return "too few".into();
+        }
+        let before = (task.wish.priority, task.wish.max_retry);
+        task.wish.priority = priority.unwrap_or(before.0);
+        task.wish.max_retry = max_retry.unwrap_or(before.1);
+        if let Some(delay) = delay {
+            task.due = life + delay;
+            task.wish.at = (task.status == "PAUSED").then_some(wall + delay);
+        }
+        let changed = before != (task.wish.priority, task.wish.max_retry) || delay.is_some();
+        format!("task {id} {}", if changed { "changed" } else { "unchanged" })
     }
 
     pub(crate) fn submit(&mut self, wish: &Wish) -> String {
@@ -154,6 +251,7 @@ impl Model {
                 task.wish.at = None;
                 changed
             }
+            "edit" if waits || task.status == "PAUSED" => false,
             "cancel" if leased => task.ask_stop(0, max_retry),
             "pause" if leased => task.ask_stop(1, max_retry),
             "reset" if leased => task.ask_stop(2, max_retry),
@@ -211,7 +309,14 @@ impl Model {
         let mut ready: Vec<_> =
             ready.map(|(id, task)| (task.wish.priority, task.due, *id)).collect();
         ready.sort_unstable();
-        let got: Vec<u64> = ready.into_iter().take(free).map(|(_, _, id)| id).collect();
+        let mut room = BTreeMap::from(["a", "b"].map(|kind| (kind, self.room(kind))));
+        let fits = |(_, _, id): &(i32, u64, u64)| {
+            let room = room.get_mut(self.tasks[id].wish.kind).unwrap();
+            let fits = 0 < *room;
+            *room = room.saturating_sub(1);
+            fits
+        };
+        let got: Vec<u64> = ready.into_iter().filter(fits).take(free).map(|(.., id)| id).collect();
         format!("leased {got:?}")
     }
 
@@ -226,6 +331,17 @@ impl Model {
             task.wish.at = None;
             task.hold = Some(Hold { token, worker, secret, ends, started: false });
             task.told.push((token, secret, None));
+            let kind = task.wish.kind;
+            let (life, rate) = (self.life, self.bounds(kind).1);
+            let starts = &mut self.kinds.entry(kind).or_default().starts;
+            match rate {
+                // A rate knows of what an earlier one counted, and of nothing else.
+                Some((_, span)) => {
+                    starts.retain(|at| life < *at + span);
+                    starts.push(life);
+                }
+                None => starts.clear(),
+            }
         }
     }
 
@@ -426,6 +542,14 @@ impl Task {
             }
         }
         self.status
+    }
+}
+
+fn type_answer(known: bool, changed: bool) -> String {
+    match (known, changed) {
+        (false, _) => "no type".into(),
+        (true, true) => "type changed".into(),
+        (true, false) => "type unchanged".into(),
     }
 }
 

@@ -13,11 +13,14 @@ use midwatch::kernel::event::{Actor, Registration};
 use midwatch::kernel::ids::{
     Fence, LifeTime, Millis, Moment, ProcessId, ServiceTime, TaskId, Timestamp, WorkerId,
 };
-use midwatch::kernel::rules::{RetryPolicy, Rules};
+use midwatch::kernel::rules::{KindRules, RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
 use midwatch::kernel::task::{SecretHash, TaskSpec};
+use midwatch::kernel::task_type::{Bounds, Per, Rate};
 use midwatch::kernel::verdict::Verb;
-use midwatch::kernel::{Answer, Command, EndReport, HoldReport, Proof, Rejection};
+use midwatch::kernel::{
+    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, Rejection, TypeAct,
+};
 use midwatch::sim::{Dice, SimDisk};
 
 use crate::asked;
@@ -40,7 +43,18 @@ fn rules() -> Rules {
     rules.fallback.retry = RetryPolicy::Intervals(model::WAITS.map(Millis).to_vec());
     rules.fallback.cancel_grace = Millis(model::GRACES / 2);
     rules.fallback.kill_grace = Millis(model::GRACES / 2);
+    for kind in ["a", "b"] {
+        let (max_running, pace) = model::config(kind);
+        let bounds = Bounds { max_running, rate: pace.map(rate) };
+        rules.kinds.insert(kind.into(), KindRules { bounds, ..rules.fallback.clone() });
+    }
     rules
+}
+
+/// A rate of so many in so many milliseconds.
+fn rate((count, span): (u32, u64)) -> Rate {
+    let per = Per::ALL.iter().find(|per| per.span() == Millis(span)).unwrap();
+    Rate { count, per: *per }
 }
 
 /// Both, side by side.
@@ -144,6 +158,13 @@ impl Pair {
         let state = self.engine.as_ref().unwrap().state();
         let view: Vec<_> = state.tasks().map(line).collect();
         assert_eq!(view, self.model.view());
+        let kinds = ["a", "b"].map(|kind| {
+            let paused = state.task_type(kind).is_some_and(|known| known.paused.is_some());
+            let Bounds { max_running, rate } = state.bounds(&rules(), kind);
+            let rate = rate.map(|rate| (rate.count, rate.per.span().0));
+            format!("{kind} {paused} {max_running:?} {rate:?}")
+        });
+        assert_eq!(kinds.to_vec(), self.model.kinds());
         let workers: Vec<_> = state.workers().map(|worker| worker.id.0).collect();
         assert_eq!(workers, self.model.worker_ids());
     }
@@ -158,9 +179,11 @@ impl Pair {
         self.model.life += pause;
         self.model.service += pause;
         self.script.push(format!("{pause} ms pass"));
-        match self.dice.below(16) {
+        match self.dice.below(18) {
             0..3 => self.submit(),
             3 | 4 => self.act(),
+            15 => self.edit(),
+            16 => self.act_on_type(),
             5 => self.register(),
             6..9 => self.lease(),
             9 => self.heartbeat(),
@@ -209,6 +232,36 @@ impl Pair {
         let expected = self.model.act(task, verb.word(), max_retry);
         let command = Command::Act { task: TaskId(task), verb, max_retry, fresh: false };
         self.ask(command, &expected, |_, _| {});
+    }
+
+    fn edit(&mut self) {
+        let ids = self.model.task_ids();
+        let Some(task) = self.pick(&ids) else { return };
+        let dice = &mut self.dice;
+        let priority = dice.one_in(2).then(|| dice.below(3) as i32 - 1);
+        let max_retry = dice.one_in(3).then(|| dice.below(3) as u32);
+        let delay = dice.one_in(3).then(|| dice.below(3_000) as u64);
+        let expected = self.model.edit(task, priority, max_retry, delay);
+        let next_run = delay.map(|delay| NextRun::In(Millis(delay)));
+        let edit = Edit { priority, max_retry, next_run, ..Edit::default() };
+        self.ask(Command::Edit { task: TaskId(task), edit }, &expected, |_, _| {});
+    }
+
+    fn act_on_type(&mut self) {
+        let kind = ["a", "b", "a", "b", "c"][self.dice.below(5)];
+        let (expected, act) = match self.dice.below(4) {
+            0 => (self.model.pause_type(kind, true), TypeAct::Pause { reason: None }),
+            1 | 2 => (self.model.pause_type(kind, false), TypeAct::Resume),
+            _ => {
+                let max = [None, Some(None), Some(Some(1)), Some(Some(2))][self.dice.below(4)];
+                let pace = [None, Some(None), Some(Some((1, 1_000))), Some(Some((5, 60_000)))];
+                let pace = pace[self.dice.below(4)];
+                let (max_running, rate) = (change(max), change(pace.map(|pace| pace.map(rate))));
+                let act = TypeAct::Limit { max_running, rate };
+                (self.model.limit_type(kind, max, pace), act)
+            }
+        };
+        self.ask(Command::ActOnType { kind: kind.into(), act }, &expected, |_, _| {});
     }
 
     fn register(&mut self) {
@@ -382,6 +435,14 @@ impl Pair {
     }
 }
 
+fn change<T>(set: Option<Option<T>>) -> Change<T> {
+    match set {
+        None => Change::Config,
+        Some(None) => Change::Unlimited,
+        Some(Some(bound)) => Change::AtMost(bound),
+    }
+}
+
 /// What the engine answers to one command.
 type Told = Result<Answer, Rejection>;
 
@@ -395,6 +456,8 @@ fn words(told: &Told) -> String {
         Ok(Answer::Acted { task, changed }) => {
             format!("task {task} {}", if *changed { "changed" } else { "unchanged" })
         }
+        Ok(Answer::TypeActed { changed: true }) => "type changed".into(),
+        Ok(Answer::TypeActed { changed: false }) => "type unchanged".into(),
         Ok(Answer::Registered(_)) => "registered".into(),
         Ok(Answer::Leased(leases)) => {
             format!("leased {:?}", leases.iter().map(|(task, _)| task.0).collect::<Vec<_>>())
@@ -407,6 +470,8 @@ fn words(told: &Told) -> String {
         Ok(Answer::Refused(_)) => "refused".into(),
         Err(Rejection::NoSuchTask(_)) => "no task".into(),
         Err(Rejection::NoSuchWorker(_)) => "no worker".into(),
+        Err(Rejection::NoSuchType(_)) => "no type".into(),
+        Err(Rejection::RetriesUsed { .. }) => "too few".into(),
         Err(Rejection::WrongStatus { .. }) => "wrong status".into(),
         Err(Rejection::KeyConflict { task, .. }) => format!("conflict {task}"),
         Err(other) => format!("{other}"),
@@ -445,7 +510,7 @@ fn play(seed: u64, script: &mut Vec<String>) -> u64 {
     pair.restarts
 }
 
-// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18
+// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18, I21
 #[test]
 fn the_engine_does_what_the_model_says_through_any_number_of_restarts() {
     let first = asked("MIDWATCH_L3_FIRST", 1);

@@ -6,13 +6,15 @@ use super::verify::things;
 use midwatch::api::TaskView;
 use midwatch::cli::screens::Screen;
 use midwatch::engine::check::{First, base, load};
-use midwatch::engine::codec;
+use midwatch::engine::codec::{self, Kept};
+use midwatch::engine::dump::kept_json;
 use midwatch::engine::{Rebuild, Rebuilding as _, digest};
 use midwatch::journal::{
     Header, JournalError, Place, RealDisk, Record, Report, Visitor, replay, scan,
 };
 use midwatch::kernel::ids::{Moment, Seq, TaskId, Timestamp};
 use midwatch::kernel::status::Status;
+use midwatch::kernel::task_type::TaskType;
 use midwatch::kernel::{State, Worker};
 use midwatch::server::{history_view, task_view, worker_view};
 use midwatch::units::{Zone, count, parse_duration, rfc3339};
@@ -234,7 +236,8 @@ impl Shown<'_> {
             write!(out, "{comma}{}", serde_json::to_string(&task_view(task, self.now))?)?;
         }
         let workers: Vec<_> = self.state.workers().map(|worker| self.worker(worker)).collect();
-        writeln!(out, r#"],"workers":{}}}"#, Value::from(workers))
+        let types: Vec<_> = self.state.task_types().map(|known| self.task_type(known)).collect();
+        writeln!(out, r#"],"workers":{},"types":{}}}"#, Value::from(workers), Value::from(types))
     }
 
     /// A worker; when it was last heard of is in no record.
@@ -242,6 +245,16 @@ impl Shown<'_> {
         let mut view = json!(worker_view(self.state, worker));
         if let Some(view) = view.as_object_mut() {
             view.insert("silent_ms".to_owned(), Value::Null);
+        }
+        view
+    }
+
+    /// A task type of which more is known than its tasks.
+    fn task_type(&self, known: &TaskType) -> Value {
+        let line = kept_json(self.state.head().seq, &Kept::Type(known.clone()));
+        let mut view: Value = serde_json::from_str(&line).unwrap_or_default();
+        if let Some(view) = view.as_object_mut() {
+            view.retain(|key, _| !["seq", "event"].contains(&key.as_str()));
         }
         view
     }
@@ -266,6 +279,15 @@ impl Shown<'_> {
             let (id, name, slots, status) = (view.id, view.name, view.slots, view.status);
             let busy = format!("{holds} of {slots} slots");
             writeln!(out, "             {id} {name}, {status}, pid {pid}, {busy}")?;
+        }
+        for known in self.state.task_types() {
+            let paused = if known.paused.is_some() { "paused" } else { "not paused" };
+            let set = [
+                known.max_running.map(|max| format!("max_running {max}")),
+                known.rate.map(|rate| format!("rate {rate}")),
+            ];
+            let set: String = set.into_iter().flatten().map(|bound| format!(", {bound}")).collect();
+            writeln!(out, "  type       {}, {paused}{set}", known.kind)?;
         }
         writeln!(out, "  digest     {}", digest(&self.state.image()))?;
         let tasks = self.state.tasks().rev().take(limit);

@@ -1,16 +1,18 @@
 //! Decisions on leases: who gets one, what its holder may do, and how it ends.
 
+use super::types::Room;
 use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
 use crate::defect::Defect;
 use crate::kernel::event::{
     Act, Checkpointed, Ended, Event, Heard, Held, Leased, Moved, Refused, Registration, Standing,
-    WorkerJoined, WorkerMoved,
+    WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{Fence, Millis, Seq, ServiceTime, TaskId, WorkerId};
 use crate::kernel::index::Rank;
 use crate::kernel::state::Worker;
 use crate::kernel::status::{Outcome, Reason, Status};
 use crate::kernel::task::{Lease, SecretHash, Task};
+use crate::kernel::task_type::Rate;
 use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
 use std::cmp::Reverse;
@@ -41,6 +43,21 @@ impl<'a> Ask<'a> {
         self.state.worker(id).ok_or(Rejection::NoSuchWorker(id))
     }
 
+    pub(super) fn offer(
+        self,
+        id: WorkerId,
+        kinds: &[Text],
+        slots: u32,
+    ) -> Result<Decision, Rejection> {
+        let worker = self.worker(id)?;
+        let mut events = heard_of(worker);
+        if worker.registration.kinds != kinds || worker.registration.slots != slots {
+            let changed = WorkerChanged { worker: id, kinds: kinds.to_vec(), slots };
+            events.push(Event::WorkerChanged(changed));
+        }
+        Ok(Decision { events, answer: Answer::Done })
+    }
+
     pub(super) fn leave(self, id: WorkerId) -> Result<Decision, Rejection> {
         self.worker(id)?;
         let mut events = self.lose_all(id, Reason::WorkerCrash);
@@ -64,28 +81,39 @@ impl<'a> Ask<'a> {
                 .max()
                 .unwrap_or(1);
         }
-        for ((_, _, task), secret) in self.next_ready(worker).zip(secrets).take(free) {
+        for (((_, _, task), rate), secret) in self.next_ready(worker).zip(secrets).take(free) {
             let place = u64::try_from(events.len()).unwrap_or(u64::MAX);
             let fence = Fence(seq.saturating_add(place));
-            events.push(Event::Leased(Leased { task, fence, worker: id, ends, secret: *secret }));
+            let secret = *secret;
+            let leased = Leased { task, fence, worker: id, ends, secret, rate };
+            events.push(Event::Leased(leased));
             leases.push((task, fence));
         }
         Ok(Decision { events, answer: Answer::Leased(leases) })
     }
 
-    /// The due tasks that the worker can run, best first: the sets of its types, merged.
-    fn next_ready(self, worker: &'a Worker) -> impl Iterator<Item = Rank> + use<'a> {
+    /// The due tasks that the worker can run, best first, each with the rate that counts it: the
+    /// sets of its types, merged, each as far as its type has room.
+    fn next_ready(
+        self,
+        worker: &'a Worker,
+    ) -> impl Iterator<Item = (Rank, Option<Rate>)> + use<'a> {
         let mut fronts = BinaryHeap::new();
-        let mut queues: Vec<_> =
-            worker.registration.kinds.iter().map(|kind| self.state.ready(kind)).collect();
-        for (place, queue) in queues.iter_mut().enumerate() {
+        let kinds = worker.registration.kinds.iter();
+        let mut queues: Vec<_> = kinds
+            .map(|kind| {
+                let Room { tasks, rate } = self.room(kind);
+                (self.state.ready(kind).take(tasks), rate)
+            })
+            .collect();
+        for (place, (queue, _)) in queues.iter_mut().enumerate() {
             fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
         }
         std::iter::from_fn(move || {
             let Reverse((rank, place)) = fronts.pop()?;
-            let following = queues.get_mut(place).and_then(Iterator::next);
-            fronts.extend(following.map(|rank| Reverse((rank, place))));
-            Some(rank)
+            let (queue, rate) = queues.get_mut(place)?;
+            fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
+            Some((rank, *rate))
         })
     }
 

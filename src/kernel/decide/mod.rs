@@ -2,9 +2,12 @@
 
 mod lease;
 mod people;
+mod types;
+
+pub use types::{Change, TypeAct};
 
 use super::event::{Actor, Event, Registration, Standing};
-use super::ids::{Fence, Moment, ProcessId, Seq, TaskId, WorkerId};
+use super::ids::{Fence, Millis, Moment, ProcessId, Seq, TaskId, Timestamp, WorkerId};
 use super::rules::Rules;
 use super::state::State;
 use super::status::{Outcome, Reason, Status, Stop};
@@ -24,13 +27,36 @@ pub enum Command {
         task: TaskId,
         /// What is wanted.
         verb: Verb,
-        /// For reset: a new limit of retries.
+        /// For reset and edit: a new limit of retries.
         max_retry: Option<u32>,
         /// For retry: whether to leave the checkpoint behind.
         fresh: bool,
     },
+    /// A waiting or paused task is to be changed.
+    Edit {
+        /// The task.
+        task: TaskId,
+        /// What is wanted.
+        edit: Edit,
+    },
+    /// Something about a whole task type.
+    ActOnType {
+        /// The type.
+        kind: Text,
+        /// What is wanted.
+        act: TypeAct,
+    },
     /// A worker registers.
     Register(Registration),
+    /// A worker took up another config.
+    Offer {
+        /// The worker.
+        worker: WorkerId,
+        /// Task types it can run from now on.
+        kinds: Vec<Text>,
+        /// Attempts it can run at once from now on.
+        slots: u32,
+    },
     /// A worker leaves; it holds nothing more.
     Leave(WorkerId),
     /// A worker has free slots: one hashed secret for each lease it would take.
@@ -88,6 +114,28 @@ pub enum Command {
     Bury(TaskId),
     /// Ended tasks need not stay any longer; those that did not end are left alone.
     Forget(Vec<TaskId>),
+}
+
+/// What a person may change of a task that waits or is paused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edit {
+    /// Smaller runs first.
+    pub priority: Option<i32>,
+    /// Failed attempts it may be retried after; never fewer than it has had.
+    pub max_retry: Option<u32>,
+    /// Longest run of one attempt.
+    pub timeout: Change<Millis>,
+    /// When it may run next.
+    pub next_run: Option<NextRun>,
+}
+
+/// When a task may run next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NextRun {
+    /// Not before this wall time.
+    At(Timestamp),
+    /// After this span. A paused task keeps it as a wall time, for nothing of it waits meanwhile.
+    In(Millis),
 }
 
 /// Names a lease and proves that it is the speaker's.
@@ -159,6 +207,11 @@ pub enum Answer {
         /// Whether anything changed.
         changed: bool,
     },
+    /// Whether anything changed about the type.
+    TypeActed {
+        /// Whether anything changed.
+        changed: bool,
+    },
     /// The id of the worker.
     Registered(WorkerId),
     /// The leases; the n-th carries the n-th of the secrets.
@@ -182,6 +235,17 @@ pub enum Rejection {
     Forgotten(TaskId),
     /// There is no such worker: it must register anew.
     NoSuchWorker(WorkerId),
+    /// No handler, task or order names this type.
+    NoSuchType(Text),
+    /// It has failed more often than the new limit of retries would allow.
+    RetriesUsed {
+        /// The task.
+        task: TaskId,
+        /// How often it has failed.
+        failed: u32,
+        /// The limit that was wanted.
+        max_retry: u32,
+    },
     /// The status of the task does not allow it.
     WrongStatus {
         /// The task.
@@ -229,12 +293,23 @@ impl fmt::Display for Rejection {
                 "there is no task {task} any more: ended tasks are forgotten after a time"
             ),
             Self::NoSuchWorker(worker) => write!(f, "there is no worker {worker}"),
+            Self::NoSuchType(kind) => {
+                write!(f, "there is no task type `{}`", Text::clipped(kind, 100).escape_debug())
+            }
+            Self::RetriesUsed { task, failed, max_retry } => write!(
+                f,
+                "task {task} has failed {failed} times already, more often than max_retry \
+                 {max_retry} allows"
+            ),
             Self::WrongStatus { task, status, verb } => {
                 write!(f, "cannot {} task {task}: it is {status}", verb.word())?;
                 if status.is_terminal() {
                     f.write_str(", and ended tasks stay as they are")?;
                 }
-                write!(f, " (there is no way from {status} to {})", verb.leads_to())
+                match verb.leads_to() {
+                    Some(to) => write!(f, " (there is no way from {status} to {to})"),
+                    None => f.write_str(" (only PENDING, PAUSED and RETRYING ones can change)"),
+                }
             }
             Self::KeyConflict { task, key } => write!(
                 f,
@@ -269,7 +344,10 @@ pub fn decide(
     match command {
         Command::Submit(spec) => ask.submit(spec),
         Command::Act { task, verb, max_retry, fresh } => ask.act(*task, *verb, *max_retry, *fresh),
+        Command::Edit { task, edit } => ask.edit(*task, edit),
+        Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
         Command::Register(registration) => Ok(ask.register(registration)),
+        Command::Offer { worker, kinds, slots } => ask.offer(*worker, kinds, *slots),
         Command::Leave(worker) => ask.leave(*worker),
         Command::Lease { worker, secrets } => ask.lease(*worker, secrets),
         Command::Heartbeat { worker, holds } => ask.heartbeat(*worker, holds),
@@ -300,9 +378,10 @@ impl Command {
     /// The actor, where the command itself names one.
     pub fn speaker(&self) -> Option<Actor> {
         match self {
-            Self::Lease { worker, .. } | Self::Heartbeat { worker, .. } | Self::Leave(worker) => {
-                Some(Actor::Worker(*worker))
-            }
+            Self::Offer { worker, .. }
+            | Self::Lease { worker, .. }
+            | Self::Heartbeat { worker, .. }
+            | Self::Leave(worker) => Some(Actor::Worker(*worker)),
             Self::Checkpoint { proof, .. } | Self::End { proof, .. } => {
                 Some(Actor::Worker(proof.worker))
             }
@@ -311,7 +390,11 @@ impl Command {
             | Self::Expire { .. }
             | Self::Bury(_)
             | Self::Forget(_) => Some(Actor::Daemon),
-            Self::Submit(_) | Self::Act { .. } | Self::Register(_) => None,
+            Self::Submit(_)
+            | Self::Act { .. }
+            | Self::Edit { .. }
+            | Self::ActOnType { .. }
+            | Self::Register(_) => None,
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Decisions on what people ask: submit, cancel, pause, resume, retry, run-now, reset.
+//! Decisions on what people ask of a task: submit, cancel, pause, resume, retry, run-now, reset,
+//! edit.
 
-use super::{Answer, Ask, Decision, Rejection, stronger};
+use super::{Answer, Ask, Change, Decision, Edit, NextRun, Rejection, stronger};
 use crate::defect::Defect;
-use crate::kernel::event::{Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
-use crate::kernel::ids::{LifeTime, TaskId};
-use crate::kernel::status::Stop;
+use crate::kernel::event::{Edited, Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
+use crate::kernel::ids::{LifeTime, Millis, TaskId};
+use crate::kernel::status::{Status, Stop};
 use crate::kernel::task::{Task, TaskSpec};
 use crate::kernel::verdict::{Verb, Verdict, verdict};
 use std::collections::BTreeSet;
@@ -71,6 +72,7 @@ impl<'a> Ask<'a> {
                 waits.then_some(Event::Hurried(Hurried { task: id }))
             }
             Verdict::Anew => return self.again(task, fresh),
+            Verdict::Change => self.edited(task, &Edit { max_retry, ..Edit::default() })?,
             Verdict::Already => None,
             Verdict::Refuse => {
                 return Err(Rejection::WrongStatus { task: id, status: task.status, verb });
@@ -79,6 +81,52 @@ impl<'a> Ask<'a> {
         let changed = event.is_some();
         let events = event.into_iter().collect();
         Ok(Decision { events, answer: Answer::Acted { task: id, changed } })
+    }
+
+    pub(super) fn edit(self, id: TaskId, edit: &Edit) -> Result<Decision, Rejection> {
+        let task = self.task(id)?;
+        let verb = Verb::Edit;
+        if verdict(task.status, verb) == Verdict::Refuse {
+            return Err(Rejection::WrongStatus { task: id, status: task.status, verb });
+        }
+        let event = self.edited(task, edit)?;
+        let answer = Answer::Acted { task: id, changed: event.is_some() };
+        Ok(Decision { events: event.into_iter().collect(), answer })
+    }
+
+    /// What an edit changes about a task, if anything.
+    fn edited(self, task: &Task, edit: &Edit) -> Result<Option<Event>, Rejection> {
+        let Edit { priority, max_retry, timeout, next_run } = *edit;
+        let (id, failed) = (task.id, task.retry_count);
+        if let Some(max_retry) = max_retry.filter(|max_retry| *max_retry < failed) {
+            return Err(Rejection::RetriesUsed { task: id, failed, max_retry });
+        }
+        let timeout = match timeout {
+            Change::Keep | Change::Config => None,
+            Change::Unlimited => Some(Millis(0)),
+            Change::AtMost(timeout) => Some(timeout),
+        };
+        let next_run = next_run.map(|next_run| match next_run {
+            NextRun::In(span) if task.status == Status::Paused => {
+                NextRun::At(self.now.wall.after(span))
+            }
+            next_run => next_run,
+        });
+        let (due, at) = match next_run {
+            None => (None, None),
+            Some(NextRun::In(span)) => (Some(self.now.life.after(span)), None),
+            Some(NextRun::At(at)) => (Some(self.now.life.after(at.since(self.now.wall))), Some(at)),
+        };
+        let edited = Edited {
+            task: id,
+            priority: priority.filter(|priority| *priority != task.priority),
+            max_retry: max_retry.filter(|max_retry| *max_retry != task.max_retry),
+            timeout: timeout.filter(|timeout| *timeout != task.timeout.unwrap_or_default()),
+            due,
+            at,
+        };
+        let unchanged = Edited { task: id, ..Edited::default() };
+        Ok((edited != unchanged).then_some(Event::Edited(edited)))
     }
 
     /// A new task like `old`, linked to it; never with its key.

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_mins(3);
 
 /// Spans for tests in which nobody is silent for long: wide enough for a loaded machine.
-pub(super) const CALM: &str =
+pub(crate) const CALM: &str =
     "heartbeat = \"300ms\"\nsuspect_after = \"5s\"\noffline_after = \"20s\"\n";
 
 /// Spans for tests that wait for silence to be noticed.
-pub(super) const BRISK: &str =
+pub(crate) const BRISK: &str =
     "heartbeat = \"300ms\"\nsuspect_after = \"700ms\"\noffline_after = \"2s\"\n";
 
 /// Every handler begins so. Whatever the attempt starts inherits the lock, so a second attempt
@@ -37,61 +37,61 @@ first() { [ "$MIDWATCH_ATTEMPT" = 1 ]; }
 "#;
 
 /// A directory of its own for each test. Dropping it kills whatever runs in its name.
-pub(super) struct House {
+pub(crate) struct House {
     dir: tempfile::TempDir,
 }
 
 /// A handler that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Start {
-    pub(super) task: TaskId,
-    pub(super) attempt: u32,
-    pub(super) fence: u64,
-    pub(super) pid: u32,
+pub(crate) struct Start {
+    pub(crate) task: TaskId,
+    pub(crate) attempt: u32,
+    pub(crate) fence: u64,
+    pub(crate) pid: u32,
 }
 
 /// A process that a test started. Dropping it kills it.
-pub(super) struct Part {
+pub(crate) struct Part {
     child: Child,
     log: PathBuf,
 }
 
 impl Part {
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// What it said so far.
-    pub(super) fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    pub(super) fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Stops it, and returns when all of it stands still.
-    pub(super) fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         until("it is stopped", || is_stopped(self.pid()).then_some(()));
     }
 
-    pub(super) fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal(Signal::CONT);
     }
 
     /// Kills it with SIGKILL and takes its end.
-    pub(super) fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    pub(super) fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub(crate) fn has_ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
     /// Waits for its end.
-    pub(super) fn end(&mut self) -> ExitStatus {
+    pub(crate) fn end(&mut self) -> ExitStatus {
         let began = Instant::now();
         loop {
             if let Some(status) = self.has_ended() {
@@ -103,7 +103,7 @@ impl Part {
     }
 
     /// Asks it to end, and waits until it has.
-    pub(super) fn terminate(&mut self) -> ExitStatus {
+    pub(crate) fn terminate(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.end()
     }
@@ -119,12 +119,12 @@ impl Drop for Part {
 impl House {
     /// `spans` are lines of the table `[worker]`; a handler is its type, its script, and further
     /// lines of its table.
-    pub(super) fn new(spans: &str, handlers: &[(&str, &str, &str)]) -> Self {
+    pub(crate) fn new(spans: &str, handlers: &[(&str, &str, &str)]) -> Self {
         Self::with("", spans, handlers)
     }
 
     /// `more` is a further piece of the config.
-    pub(super) fn with(more: &str, spans: &str, handlers: &[(&str, &str, &str)]) -> Self {
+    pub(crate) fn with(more: &str, spans: &str, handlers: &[(&str, &str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().to_str().unwrap();
         let mut config = format!(
@@ -145,16 +145,16 @@ impl House {
         Self { dir }
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    pub(super) fn data(&self, name: &str) -> PathBuf {
+    pub(crate) fn data(&self, name: &str) -> PathBuf {
         self.path("data").join(name)
     }
 
     /// The program, told the config; its environment is only what is said here.
-    pub(super) fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_midwatch"));
         command.arg("--config").arg(self.path("midwatch.toml")).args(args).stdin(Stdio::null());
         command.env_remove("MIDWATCH_SOCKET").env_remove("MIDWATCH_DATA_DIR");
@@ -162,7 +162,7 @@ impl House {
     }
 
     /// Starts a part of the program, or of what it is wrapped in.
-    pub(super) fn spawn(&self, name: &str, mut command: Command) -> Part {
+    pub(crate) fn spawn(&self, name: &str, mut command: Command) -> Part {
         let log = self.path(&format!("{name}.log"));
         let file = OpenOptions::new().create(true).append(true).open(&log).unwrap();
         command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
@@ -170,12 +170,12 @@ impl House {
     }
 
     /// Starts a daemon with one worker of two slots, and waits until it answers and has it.
-    pub(super) fn daemon(&self) -> Part {
+    pub(crate) fn daemon(&self) -> Part {
         self.daemon_with(&["--workers", "1", "--slots", "2"], 1)
     }
 
     /// Starts a daemon and waits until it answers and `workers` have registered.
-    pub(super) fn daemon_with(&self, args: &[&str], workers: u32) -> Part {
+    pub(crate) fn daemon_with(&self, args: &[&str], workers: u32) -> Part {
         let part = self.spawn("daemon", self.command(&[&["daemon"], args].concat()));
         self.until_served();
         self.until("the workers have registered", |house| {
@@ -185,14 +185,14 @@ impl House {
     }
 
     /// Starts an engine alone and waits until it answers.
-    pub(super) fn engine(&self) -> Part {
+    pub(crate) fn engine(&self) -> Part {
         let part = self.spawn("engine", self.command(&["engine"]));
         self.until_served();
         part
     }
 
     /// Starts a worker alone and waits until it has registered.
-    pub(super) fn worker(&self, name: &str, slots: u32) -> Part {
+    pub(crate) fn worker(&self, name: &str, slots: u32) -> Part {
         let slots = slots.to_string();
         let part = self.spawn(name, self.command(&["worker", "--name", name, "--slots", &slots]));
         self.until("the worker has registered", |house| {
@@ -201,61 +201,61 @@ impl House {
         part
     }
 
-    pub(super) fn until_served(&self) {
+    pub(crate) fn until_served(&self) {
         self.until("it answers", Self::status);
     }
 
     /// Runs a command of the program to its end.
-    pub(super) fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.command(args).output().unwrap()
     }
 
     /// What a command that succeeds prints.
-    pub(super) fn say(&self, args: &[&str]) -> String {
+    pub(crate) fn say(&self, args: &[&str]) -> String {
         let output = self.run(args);
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
-    pub(super) fn client(&self) -> Blocking {
+    pub(crate) fn client(&self) -> Blocking {
         let client = Blocking::connect(self.data("midwatch.sock")).unwrap();
         client.answering_within(Duration::from_mins(1))
     }
 
-    pub(super) fn status(&self) -> Option<StatusView> {
+    pub(crate) fn status(&self) -> Option<StatusView> {
         self.client().get("/v1/status").ok()
     }
 
-    pub(super) fn workers(&self) -> Vec<WorkerView> {
+    pub(crate) fn workers(&self) -> Vec<WorkerView> {
         self.client().get::<Workers>("/v1/workers").map(|list| list.workers).unwrap_or_default()
     }
 
-    pub(super) fn submit(&self, kind: &str, payload: &str) -> TaskId {
+    pub(crate) fn submit(&self, kind: &str, payload: &str) -> TaskId {
         let request = request(kind, payload);
         self.client().post::<_, Submitted>("/v1/tasks", &request).unwrap().id
     }
 
-    pub(super) fn task(&self, id: TaskId) -> TaskView {
+    pub(crate) fn task(&self, id: TaskId) -> TaskView {
         self.client().get(&format!("/v1/tasks/{id}")).unwrap()
     }
 
-    pub(super) fn history(&self, id: TaskId) -> History {
+    pub(crate) fn history(&self, id: TaskId) -> History {
         self.client().get(&format!("/v1/tasks/{id}/history")).unwrap()
     }
 
     /// The reasons of a task's transitions, in order.
-    pub(super) fn reasons(&self, id: TaskId) -> Vec<&'static str> {
+    pub(crate) fn reasons(&self, id: TaskId) -> Vec<&'static str> {
         let transitions = self.history(id).transitions;
         transitions.iter().filter_map(|line| Some(line.reason?.word())).collect()
     }
 
-    pub(super) fn act(&self, id: TaskId, verb: &str) -> Result<Acted, ClientError> {
+    pub(crate) fn act(&self, id: TaskId, verb: &str) -> Result<Acted, ClientError> {
         self.client().post(&format!("/v1/tasks/{id}/{verb}"), &serde_json::json!({}))
     }
 
     /// Waits until a task has this status.
-    pub(super) fn until_status(&self, id: TaskId, status: Status) -> TaskView {
+    pub(crate) fn until_status(&self, id: TaskId, status: Status) -> TaskView {
         self.until(&format!("task {id} is {status}"), |house| {
             let task: TaskView = house.client().get(&format!("/v1/tasks/{id}")).ok()?;
             let ended = task.status.is_terminal() && task.status != status;
@@ -265,7 +265,7 @@ impl House {
     }
 
     /// Waits until a file is there, and gives its text.
-    pub(super) fn until_file(&self, name: &str) -> String {
+    pub(crate) fn until_file(&self, name: &str) -> String {
         self.until(&format!("there is a file {name}"), |house| {
             let text = fs::read_to_string(house.path(name)).ok()?;
             text.ends_with('\n').then_some(text)
@@ -273,19 +273,19 @@ impl House {
     }
 
     /// Makes the file that handlers wait for.
-    pub(super) fn touch(&self, name: &str) {
+    pub(crate) fn touch(&self, name: &str) {
         File::create(self.path(name)).unwrap();
     }
 
     /// Waits until an attempt of a task has started.
-    pub(super) fn until_start(&self, task: TaskId, attempt: u32) -> Start {
+    pub(crate) fn until_start(&self, task: TaskId, attempt: u32) -> Start {
         self.until(&format!("attempt {attempt} of task {task} has started"), |house| {
             house.starts().into_iter().find(|it| it.task == task && it.attempt == attempt)
         })
     }
 
     /// Handlers that have begun, in order.
-    pub(super) fn starts(&self) -> Vec<Start> {
+    pub(crate) fn starts(&self) -> Vec<Start> {
         let text = fs::read_to_string(self.path("starts")).unwrap_or_default();
         let whole = text.lines().filter(|line| line.split(' ').count() == 4);
         let start = |line: &str| {
@@ -301,12 +301,12 @@ impl House {
     }
 
     /// No attempt ever began beside anything that was left of another one of its task.
-    pub(super) fn check_no_overlap(&self) {
+    pub(crate) fn check_no_overlap(&self) {
         let overlaps = fs::read_to_string(self.path("overlaps")).unwrap_or_default();
         assert!(overlaps.is_empty(), "attempts overlapped:\n{overlaps}{}", self.account());
     }
 
-    pub(super) fn until<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&self, what: &str, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         let began = Instant::now();
         loop {
             if let Some(found) = look(self) {
@@ -318,7 +318,7 @@ impl House {
     }
 
     /// Everything that its processes said, for the message of a failure.
-    pub(super) fn account(&self) -> String {
+    pub(crate) fn account(&self) -> String {
         let mut account = String::new();
         for entry in fs::read_dir(self.dir.path()).unwrap().flatten() {
             let path = entry.path();
@@ -331,14 +331,14 @@ impl House {
     }
 
     /// Pids of the engine and of all workers, as the daemon tells them.
-    pub(super) fn pids(&self) -> (u32, Vec<u32>) {
+    pub(crate) fn pids(&self) -> (u32, Vec<u32>) {
         let engine = self.status().expect("it answers").pid;
         (engine, self.workers().iter().map(|worker| worker.pid).collect())
     }
 
     /// Kills supervisor, engine and workers with SIGKILL: the supervisor first, so that it starts
     /// nobody anew, and the engine second, so that it sweeps nothing any more.
-    pub(super) fn kill_all(&self, daemon: Part) {
+    pub(crate) fn kill_all(&self, daemon: Part) {
         let (engine, workers) = self.pids();
         daemon.kill();
         for pid in [engine].into_iter().chain(workers) {
@@ -348,7 +348,7 @@ impl House {
     }
 
     /// Living processes that bear this directory in their command or environment.
-    pub(super) fn living(&self) -> Vec<u32> {
+    pub(crate) fn living(&self) -> Vec<u32> {
         let mark = self.dir.path().to_str().unwrap().as_bytes();
         let mut found = Vec::new();
         for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -365,13 +365,13 @@ impl House {
     }
 
     /// Nothing runs in this directory's name.
-    pub(super) fn check_nothing_lives(&self) {
+    pub(crate) fn check_nothing_lives(&self) {
         let living = self.living();
         assert!(living.is_empty(), "left over: {living:?}\n{}", self.account());
     }
 
     /// Waits until nothing runs in this directory's name.
-    pub(super) fn until_empty(&self) {
+    pub(crate) fn until_empty(&self) {
         self.until("nothing is left that runs", |house| house.living().is_empty().then_some(()));
     }
 }
@@ -391,7 +391,7 @@ impl Drop for House {
 }
 
 /// Waits until `look` finds something, without a house to account for it.
-pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         if let Some(found) = look() {
@@ -403,12 +403,12 @@ pub(super) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// A plain submission.
-pub(super) fn request(kind: &str, payload: &str) -> SubmitRequest {
+pub(crate) fn request(kind: &str, payload: &str) -> SubmitRequest {
     SubmitRequest::new(kind, Some(RawValue::from_string(payload.to_owned()).unwrap()))
 }
 
 /// Sends SIGKILL to a process that may have ended.
-pub(super) fn kill(pid: u32) {
+pub(crate) fn kill(pid: u32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).unwrap();
     if let Err(error) = kill_process(pid, Signal::KILL) {
         assert_eq!(error, rustix::io::Errno::SRCH, "only a process that is gone escapes");
@@ -416,13 +416,13 @@ pub(super) fn kill(pid: u32) {
 }
 
 /// Sends any other signal to a living process.
-pub(super) fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).unwrap();
     kill_process(pid, signal).unwrap();
 }
 
 /// Whether the process with this number lives; a zombie is dead.
-pub(super) fn is_alive(pid: u32) -> bool {
+pub(crate) fn is_alive(pid: u32) -> bool {
     process::of(pid).unwrap().is_some_and(|it| process::is_alive(&it).unwrap())
 }
 
@@ -438,7 +438,7 @@ fn is_stopped(pid: u32) -> bool {
 }
 
 /// Waits until a process has nothing left to do: all its threads sleep, and go on sleeping.
-pub(super) fn until_idle(pid: u32) {
+pub(crate) fn until_idle(pid: u32) {
     let switches = || -> Vec<String> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
         let status = threads.map(|thread| fs::read_to_string(thread.path().join("status")));
@@ -455,7 +455,7 @@ pub(super) fn until_idle(pid: u32) {
 }
 
 /// Every file below a directory with its bytes.
-pub(super) fn bytes_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+pub(crate) fn bytes_of(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         if entry.path().is_dir() {

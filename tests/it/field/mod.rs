@@ -4,7 +4,7 @@
 //! Every test says which case it is. None measures time to pass: conditions are waited for, and
 //! spans that matter are those of the config.
 
-mod house;
+pub(crate) mod house;
 
 mod durability;
 mod faults;
@@ -13,5 +13,8 @@ mod full;
 mod keep;
 mod losses;
 mod ownership;
+mod pid1;
+mod reload;
 mod remains;
+mod silent;
 mod stops;

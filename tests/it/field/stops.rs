@@ -62,8 +62,59 @@ fn cancel_timeout_and_shutdown_end_the_whole_family() {
     }
 }
 
+// Past its timeout a task is stopped first, and tried again only when nothing of it lives.
+#[test]
+fn a_timeout_stops_the_attempt_first_and_only_then_is_it_tried_again() {
+    let script = "trap 'echo term >>\"$DIR/terms\"' TERM; first || exit 0; \
+                  while :; do sleep 0.05; done";
+    let lines = "timeout = \"1s\"\ncancel_grace = \"300ms\"\nretry = { max_retry = 1 }";
+    let house = House::new(CALM, &[("slow", script, lines)]);
+    let daemon = house.daemon();
+    let id = house.submit("slow", "null");
+    let first = house.until_start(id, 1);
+    house.until_start(id, 2);
+    assert!(!is_alive(first.pid), "the first attempt lives beside the second");
+    house.until_status(id, Status::Success);
+    let expected = ["created", "dispatched", "timeout", "dispatched", "completed"];
+    assert_eq!(house.reasons(id), expected);
+    assert_eq!(fs::read_to_string(house.path("terms")).unwrap(), "term\n");
+    let task = house.task(id);
+    assert_eq!((task.retry_count, task.lost_count), (1, 0));
+    house.check_no_overlap();
+    drop(daemon);
+}
+
+// A pause ends the handler and keeps what it saved for the resume.
+#[test]
+fn a_pause_stops_the_handler_and_its_checkpoint_is_there_at_the_resume() {
+    let script = r#"
+        if first; then
+            echo '{"op":"checkpoint","data":{"at":7}}' >&3; read -r answer <&3
+            echo up >"$DIR/up"
+            until echo '{"op":"poll"}' >&3; read -r answer <&3; [ "${answer#*pause}" != "$answer" ]
+            do sleep 0.05; done
+            exit 0
+        fi
+        cat "$MIDWATCH_CHECKPOINT_FILE"
+    "#;
+    let house = House::new(CALM, &[("saves", script, "")]);
+    let daemon = house.daemon();
+    let id = house.submit("saves", "null");
+    house.until_file("up");
+    house.act(id, "pause").unwrap();
+    house.until_status(id, Status::Paused);
+    house.act(id, "resume").unwrap();
+    house.until_status(id, Status::Success);
+    assert_eq!(house.say(&["log", &id.to_string()]), r#"{"at":7}"#);
+    assert_eq!(house.task(id).retry_count, 0);
+    drop(daemon);
+}
+
 /// Asks all the time whether to stop.
 const POLLS: &str = r#"
+    # One that has never spoken gets a signal instead of an answer.
+    echo '{"op":"poll"}' >&3
+    read -r answer <&3
     echo up >"$DIR/up"
     while :; do
         echo '{"op":"poll"}' >&3

@@ -55,6 +55,7 @@ impl Server {
         let (mut heard, probe) = std::io::pipe().unwrap();
         let options = ServerOptions {
             config,
+            reload: None,
             lifeline: Some(theirs.into()),
             probe: Some(probe.into()),
             signals: false,

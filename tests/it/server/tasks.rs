@@ -272,6 +272,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
     let config = super::fixture::config(server.dir.path());
     let options = midwatch::server::ServerOptions {
         config,
+        reload: None,
         lifeline: None,
         probe: None,
         signals: false,

@@ -160,3 +160,75 @@ fn a_second_sigterm_does_not_wait_for_any_grace() {
     eventually("the leader is dead", || (!process::is_alive(&leader).unwrap()).then_some(()));
     assert!(crew.engine.book().ends.iter().all(|end| end.lease.fence != fence));
 }
+
+/// Notes each SIGTERM, whatever it does about it.
+const NOTES: &str = r#"trap 'echo term >> "$DIR/term.$MIDWATCH_FENCE"' TERM"#;
+
+/// Every order × every kind of handler.
+// spec: HND-020, HND-021, HND-023
+#[test]
+fn every_order_reaches_every_handler_by_one_sigterm_at_most_and_then_sigkill() {
+    let up = r#"echo $$ > "$DIR/up.$MIDWATCH_FENCE""#;
+    let ask = r#"echo '{"op":"poll"}' >&3; read -r answer <&3"#;
+    let deaf = format!("{NOTES}; {up}; while :; do sleep 0.02; done");
+    let hears = format!("{up}; while :; do sleep 0.02; done");
+    let speaks = format!("{NOTES}; {ask}; {up}; while :; do sleep 0.02; done");
+    let obeys = format!(
+        "{NOTES}; {ask}; {up}; while :; do {ask}; \
+         case $answer in *'\"stop\":null'*) sleep 0.01;; *) exit 0;; esac; done"
+    );
+    let handlers = [
+        ("deaf", &*deaf, 1, Some(Signal::KILL)),
+        ("hears", &*hears, 0, Some(Signal::TERM)),
+        ("speaks", &*speaks, 1, Some(Signal::KILL)),
+        ("obeys", &*obeys, 0, None),
+    ];
+    let orders = [
+        (StopWord::Cancel, Some(Outcome::Cancelled)),
+        (StopWord::Pause, Some(Outcome::Paused)),
+        (StopWord::Timeout, Some(Outcome::TimedOut)),
+        (StopWord::Shutdown, Some(Outcome::Released)),
+        (StopWord::Superseded, None),
+    ];
+    let crew = Crew::new(1, &handlers.map(|(kind, script, ..)| (kind, script)));
+    for (word, outcome) in orders {
+        for (kind, _, terms, signal) in handlers {
+            let what = format!("{kind}, {word:?}");
+            // One that obeys has all the time it wants, and the others enough to note a signal.
+            let grace = match kind {
+                "obeys" => Millis(60_000),
+                "speaks" => Millis(300),
+                _ => Millis(2_000),
+            };
+            let fence = crew.engine.lease_with(kind, "null", |lease| {
+                lease.cancel_grace_ms = grace;
+                lease.kill_grace_ms = Millis(2_000);
+                lease.timeout_ms = (word == StopWord::Timeout).then_some(Millis(2_000));
+            });
+            let leader = crew.process_in(&format!("up.{fence}"));
+            if word != StopWord::Timeout {
+                crew.engine.stop(fence, word);
+            }
+            let noted = if let Some(outcome) = outcome {
+                let end = crew.engine.end_of(fence);
+                assert_eq!(end.outcome, outcome, "{what}");
+                assert_eq!(end.signal, signal.map(Signal::as_raw), "{what}");
+                terms
+            } else {
+                eventually(&what, || (!process::is_alive(&leader).unwrap()).then_some(()));
+                0
+            };
+            eventually(&what, || crew.nothing_is_left_of(fence).then_some(()));
+            let told = std::fs::read_to_string(crew.file(&format!("term.{fence}")));
+            assert_eq!(told.unwrap_or_default(), "term\n".repeat(noted), "{what}");
+            let ended = crew.engine.book().ends.iter().any(|end| end.lease.fence == fence);
+            assert_eq!(ended, outcome.is_some(), "{what}");
+            if outcome.is_none() {
+                // The engine that takes a task away frees the slot in its books, too.
+                let mut book = crew.engine.book();
+                book.stops.retain(|order| order.fence != fence);
+                book.held -= 1;
+            }
+        }
+    }
+}

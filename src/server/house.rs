@@ -1,0 +1,109 @@
+//! What the server knows of its house besides the engine: how the last reading of the config went,
+//! and which of the supervisor's other children keep ending. Only `status` asks for it.
+
+use crate::api::Attention;
+use crate::config::Running;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Shared by those who learn of it and those who tell it.
+#[derive(Debug, Default)]
+pub(crate) struct House(Mutex<News>);
+
+#[derive(Debug, Default)]
+struct News {
+    /// Why the config as it is now was refused.
+    refused: Option<String>,
+    /// Keys whose new values wait for a restart.
+    restart: Vec<String>,
+    /// Children that keep ending, by name, with how they ended.
+    parked: BTreeMap<String, String>,
+}
+
+impl House {
+    fn news<T>(&self, look: impl FnOnce(&mut News) -> T) -> T {
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Notes how the config's last reading went.
+    pub(crate) fn note_config(&self, running: &Running) {
+        self.news(|news| {
+            news.refused = running.refused().map(ToString::to_string);
+            news.restart = running.restart().iter().cloned().collect();
+        });
+    }
+
+    /// Takes a line of the supervisor: `parked NAME HOW IT ENDED`, or `well NAME`. Others are of a
+    /// later version, and passed over.
+    pub(crate) fn hear(&self, line: &str) {
+        let mut words = line.splitn(3, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("parked"), Some(name), how) => self.news(|news| {
+                news.parked.insert(name.to_owned(), how.unwrap_or_default().to_owned());
+            }),
+            (Some("well"), Some(name), None) => self.news(|news| drop(news.parked.remove(name))),
+            _ => tracing::debug!(line, "the supervisor said something unknown"),
+        }
+    }
+
+    /// Whether the config's last reading was taken.
+    pub(crate) fn config_is_ok(&self) -> bool {
+        self.news(|news| news.refused.is_none())
+    }
+
+    /// What of it needs a person.
+    pub(crate) fn points(&self) -> Vec<Attention> {
+        let point = |critical, what, command: &str| Attention {
+            critical,
+            what,
+            commands: vec![command.to_owned()],
+        };
+        self.news(|news| {
+            let mut points: Vec<_> = news
+                .parked
+                .iter()
+                .map(|(name, how)| {
+                    let what =
+                        format!("{name} keeps ending, and is tried only now and then: {how}");
+                    point(true, what, "midwatch workers")
+                })
+                .collect();
+            if let Some(why) = &news.refused {
+                let what = format!("the config was refused, and what was in force stays: {why}");
+                points.push(point(false, what, "midwatch config check"));
+            }
+            if !news.restart.is_empty() {
+                let keys = news.restart.join(", ");
+                let what = format!("these keys of the config wait for a restart: {keys}");
+                points.push(point(false, what, "midwatch config show"));
+            }
+            points
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // spec: SUP-011
+    #[test]
+    fn a_parked_child_is_told_until_it_is_well_and_what_is_unknown_is_passed_over() {
+        let house = House::default();
+        house.hear("parked w1 ended with exit code 3");
+        house.hear("parked w2");
+        house.hear("praises w3 for its work");
+        house.hear("");
+        let told: Vec<_> = house.points().into_iter().map(|point| point.what).collect();
+        assert_eq!(
+            told,
+            [
+                "w1 keeps ending, and is tried only now and then: ended with exit code 3",
+                "w2 keeps ending, and is tried only now and then: ",
+            ]
+        );
+        house.hear("well w1");
+        house.hear("well w2");
+        assert!(house.points().is_empty());
+    }
+}
