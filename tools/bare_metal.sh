@@ -13,13 +13,13 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 span=${1:-2m} seed=${2:-$(date +%s)}
 cargo build --quiet --release --bins
-cargo build --quiet --profile cost --example metal --features sim
+cargo build --quiet --example metal --features sim
 mkdir -p target/metal
 # Sockets have short names.
 dir=$(realpath "$(mktemp -d target/metal/XXXXXX)")
 uname -srm
 git log -1 --format='commit %h' 2>/dev/null || true
 echo "bare metal: $span, seed $seed, in $dir"
-target/cost/examples/metal "$span" "$seed" \
+target/debug/examples/metal "$span" "$seed" \
     target/release/midwatch target/release/midwatch-journal tools/metal/handler.sh "$dir"
 rm -rf "$dir"

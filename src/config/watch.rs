@@ -166,7 +166,7 @@ mod tests {
         for name in ["mount/..1", "etc"] {
             fs::create_dir_all(at(name)).unwrap();
         }
-        fs::write(at("mount/..1/m.toml"), "").unwrap();
+        fs::File::create(at("mount/..1/m.toml")).unwrap();
         symlink("..1", at("mount/..data")).unwrap();
         symlink("..data/m.toml", at("mount/m.toml")).unwrap();
         symlink("../mount/m.toml", at("etc/m.toml")).unwrap();

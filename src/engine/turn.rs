@@ -293,12 +293,9 @@ impl<D: Disk> Engine<D> {
         let mut waiting = std::mem::take(&mut self.waiters);
         let mut unserved = Vec::with_capacity(waiting.len());
         for waiter in waiting.drain(..) {
-            let due = self.state.worker(waiter.worker).is_none_or(|worker| {
-                let now = now.life;
-                self.state.has_ready() && self.state.has_work_for(&self.rules, worker, now)
-            });
             let over = waiter.until <= now.life;
-            let answer = if due || over { self.try_lease(&waiter, now)? } else { None };
+            let due = self.has_something_for(waiter.worker, now.life);
+            let answer = if due { self.try_lease(&waiter, now)? } else { None };
             match answer {
                 Some(answer) => {
                     self.held.push(Output::Answers { to: waiter.from, answers: vec![answer] });
@@ -312,6 +309,14 @@ impl<D: Disk> Engine<D> {
         }
         self.waiters = unserved;
         Ok(())
+    }
+
+    /// Whether a waiting worker would get anything, if only the word that it is not known. One that
+    /// would not must not be asked for: it would count as having spoken, turn after turn, though
+    /// it is silent.
+    fn has_something_for(&self, id: WorkerId, now: LifeTime) -> bool {
+        let worker = self.state.worker(id);
+        worker.is_none_or(|worker| self.state.has_work_for(&self.rules, worker, now))
     }
 
     /// What a waiter gets; none when there is nothing for it yet.

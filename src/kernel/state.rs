@@ -169,9 +169,13 @@ impl State {
         slots.min(paced)
     }
 
-    /// Whether a worker could be given something at `now`: a task of one of its types is due, and
-    /// the type has room for it.
+    /// Whether a worker could be given something at `now`: it has a free slot, a task of one of its
+    /// types is due, and the type has room for it.
     pub fn has_work_for(&self, rules: &Rules, worker: &Worker, now: LifeTime) -> bool {
+        let slots = usize::try_from(worker.registration.slots).unwrap_or(usize::MAX);
+        if slots <= self.held_count(worker.id) {
+            return false;
+        }
         let due = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());
         let mut kinds = worker.registration.kinds.iter();
         kinds.any(|kind| due(kind) && 0 < self.room(rules, kind, now))
@@ -254,11 +258,6 @@ impl State {
     /// The due tasks of one type, in the order of their dispatch.
     pub fn ready(&self, kind: &str) -> impl Iterator<Item = Rank> {
         self.index.ready.get(kind).into_iter().flat_map(Queue::iter)
-    }
-
-    /// Whether any task is due.
-    pub fn has_ready(&self) -> bool {
-        0 < self.index.ready_count()
     }
 
     /// Moves at most `max` tasks whose time has come into the ready sets; whether more remain.

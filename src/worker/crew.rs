@@ -33,7 +33,7 @@ pub(super) struct Processes {
 
 /// How one attempt is run.
 pub(super) enum Work {
-    Command(HandlerSpec),
+    Command(Box<HandlerSpec>),
     Code(Arc<dyn Handler>),
 }
 
@@ -75,9 +75,14 @@ impl Crew {
         let work = match self {
             Self::Processes(_) if lease.kind == EXEC => {
                 let spec = HandlerSpec::of_exec(lease.payload.get());
-                return spec.map(Work::Command).map_err(|why| (Outcome::Fatal, why));
+                return spec
+                    .map(|spec| Work::Command(Box::new(spec)))
+                    .map_err(|why| (Outcome::Fatal, why));
             }
-            Self::Processes(crew) => crew.handlers.get(&lease.kind).cloned().map(Work::Command),
+            Self::Processes(crew) => {
+                let spec = crew.handlers.get(&lease.kind);
+                spec.map(|spec| Work::Command(Box::new(spec.clone())))
+            }
             Self::Threads(handlers) => handlers.get(&lease.kind).cloned().map(Work::Code),
         };
         work.ok_or_else(|| {

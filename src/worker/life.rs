@@ -55,7 +55,7 @@ impl Duty {
         let fence = lease.fence;
         tracing::info!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
         match work {
-            Work::Command(spec) => self.begin_process(lease, spec),
+            Work::Command(spec) => self.begin_process(lease, *spec),
             Work::Code(handler) => self.begin_thread(lease, handler),
         }
     }

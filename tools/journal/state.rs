@@ -286,7 +286,8 @@ impl Shown<'_> {
                 known.max_running.map(|max| format!("max_running {max}")),
                 known.rate.map(|rate| format!("rate {rate}")),
             ];
-            let set: String = set.into_iter().flatten().map(|bound| format!(", {bound}")).collect();
+            let set: Vec<String> = set.into_iter().flatten().collect();
+            let set = if set.is_empty() { String::new() } else { format!(", {}", set.join(", ")) };
             writeln!(out, "  type       {}, {paused}{set}", known.kind)?;
         }
         writeln!(out, "  digest     {}", digest(&self.state.image()))?;

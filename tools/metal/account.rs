@@ -5,6 +5,12 @@ use midwatch::kernel::ids::TaskId;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Half of the silence after which a worker is suspect.
+const SILENCE_MS_MIN: u64 = 500;
+
+/// Silences within less than that of each other that are too many.
+const SILENCES_MAX: u32 = 4;
+
 /// What the journal says, record by record, also of tasks that it has forgotten since.
 #[derive(Debug, Default)]
 pub(super) struct Account {
@@ -13,9 +19,13 @@ pub(super) struct Account {
     /// Sequence number of the last record that was read.
     pub(super) last: u64,
     pub(super) reasons: BTreeMap<String, usize>,
+    /// Records by event.
+    pub(super) events: BTreeMap<String, usize>,
     /// Records by the year that the wall clock showed.
     pub(super) years: BTreeMap<String, usize>,
     pub(super) forgotten: BTreeSet<TaskId>,
+    /// For each worker when it was last found silent, on the service clock, and how often in a row.
+    silent: BTreeMap<u64, (u64, u32)>,
     wrong: Vec<String>,
 }
 
@@ -89,9 +99,12 @@ impl Account {
         self.last = seq;
         let year = record["at"].as_str().unwrap_or_default().get(..4).unwrap_or_default();
         *self.years.entry(year.to_owned()).or_default() += 1;
+        let event = record["event"].as_str().unwrap_or_default();
+        *self.events.entry(event.to_owned()).or_default() += 1;
         if let Some(reason) = record["reason"].as_str() {
             *self.reasons.entry(reason.to_owned()).or_default() += 1;
         }
+        self.note_silence(record);
         let forgotten = record["tasks"].as_array().into_iter().flatten();
         self.forgotten.extend(forgotten.filter_map(Value::as_u64).map(TaskId));
         let Some(id) = record["task"].as_u64().map(TaskId) else { return };
@@ -120,6 +133,23 @@ impl Account {
         }
         if let Some(to) = record["to"].as_str().filter(|to| is_terminal(to)) {
             task.ends.push(to.to_owned());
+        }
+    }
+
+    /// A worker that was heard is not silent again at once: one that is, over and over, costs
+    /// records and a sync at each turn. Once it may be so: a lease that its waiting request gets
+    /// counts as a word of it when it is given.
+    fn note_silence(&mut self, record: &Value) {
+        if record["event"] != "worker_moved" || record["to"] != "suspect" {
+            return;
+        }
+        let number = |field: &str| record[field].as_u64().unwrap_or(0);
+        let (worker, now) = (number("worker"), number("service"));
+        let (before, times) = self.silent.get(&worker).copied().unwrap_or_default();
+        let times = if now < before + SILENCE_MS_MIN { times + 1 } else { 1 };
+        self.silent.insert(worker, (now, times));
+        if times == SILENCES_MAX {
+            self.wrong.push(format!("worker {worker} was silent {times} times at once, at {now}"));
         }
     }
 

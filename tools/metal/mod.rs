@@ -74,6 +74,7 @@ pub(crate) struct Figures {
     acts: BTreeMap<String, u64>,
     ends: BTreeMap<String, u32>,
     reasons: BTreeMap<String, usize>,
+    events: BTreeMap<String, usize>,
     years: BTreeMap<String, usize>,
     taken: Use,
     repeated: u64,
@@ -95,6 +96,7 @@ impl fmt::Display for Figures {
         writeln!(f, "from a checkpoint   {}", self.sums.resumed)?;
         writeln!(f, "reasons             {:?}", self.reasons)?;
         writeln!(f, "records             {}, {} tasks forgotten", self.records, self.forgotten)?;
+        writeln!(f, "records by event    {:?}", self.events)?;
         writeln!(f, "records by year     {:?}", self.years)?;
         writeln!(f, "ends of processes   {:?}", self.ends)?;
         writeln!(f, "all ended within    {:.1} s of calm", self.calm.as_secs_f64())?;
@@ -306,6 +308,7 @@ impl<'a> Run<'a> {
             acts: self.ledger.acts.lock().unwrap().clone(),
             ends: self.house.ends.clone(),
             reasons: self.account.reasons.clone(),
+            events: self.account.events.clone(),
             years: self.account.years.clone(),
             taken: self.taken.clone(),
             repeated: self.ledger.repeated.load(Ordering::Relaxed),

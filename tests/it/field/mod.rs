@@ -18,5 +18,5 @@ mod reload;
 mod remains;
 mod silent;
 mod stops;
-mod types;
 mod surroundings;
+mod types;
