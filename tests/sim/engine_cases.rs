@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use midwatch::engine::{Engine, Input, Output, Start, Ticket, digest, write_snapshot};
 use midwatch::journal::{Host, JournalError, Options, Recovery};
-use midwatch::kernel::event::{Actor, Registration, Standing};
+use midwatch::kernel::event::{Actor, Registration};
 use midwatch::kernel::ids::{
     Fence, LifeTime, Millis, Moment, ProcessId, ServiceTime, TaskId, Timestamp, WorkerId,
 };
@@ -254,41 +254,6 @@ fn w42_w43_heartbeats_are_flushed_by_the_timer_and_all_else_before_the_answer() 
     bench.now.service = wake;
     bench.turn(Vec::new()).unwrap();
     assert_eq!(worst(&bench), (Status::Running, Some(5)));
-}
-
-// The bare-metal test met this: a silent worker's request that waits made it count as heard at each
-// turn, in which it fell silent again, two records and a sync every time.
-#[test]
-fn a_request_that_waits_for_what_it_cannot_get_says_nothing_for_its_worker() {
-    for is_full in [false, true] {
-        let mut bench = Bench::new(7);
-        let worker = bench.register();
-        // Work is there: of a type the worker does not know, or while it holds all it can.
-        if is_full {
-            for _ in 0..=SLOTS {
-                bench.submit(job());
-            }
-            (0..SLOTS).for_each(|n| assert!(bench.lease(worker, n).is_some()));
-        } else {
-            bench.submit(TaskSpec::new("other", "[1]"));
-        }
-        let secrets = vec![SecretHash([200; 16])];
-        let patience = Millis::secs(100_000);
-        let input = Input::AwaitLease { from: Ticket(0), worker, secrets, patience };
-        bench.turn(vec![input]).unwrap();
-        let standing = |bench: &mut Bench| {
-            let turns: Vec<_> = (0..5).map(|_| bench.turn(Vec::new()).unwrap()).collect();
-            assert!(turns.concat().is_empty(), "nothing was to be had");
-            bench.engine().state().worker(worker).unwrap().standing
-        };
-        let before = bench.engine().state().next_seq();
-        bench.wait(Rules::default().suspect_after);
-        assert_eq!(standing(&mut bench), Standing::Suspect);
-        let records = bench.engine().state().next_seq().0 - before.0;
-        assert!(records <= 1 + u64::from(SLOTS), "{records} records");
-        bench.wait(Rules::default().offline_after);
-        assert_eq!(standing(&mut bench), Standing::Offline);
-    }
 }
 
 #[test]

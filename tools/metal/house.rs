@@ -8,7 +8,7 @@ use super::users::client;
 use midwatch::api::StatusView;
 use midwatch::client::Blocking;
 use rustix::process::{Pid, Signal, kill_process};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
@@ -26,8 +26,8 @@ pub(super) struct House<'a> {
     pub(super) marks: Marks,
     daemon: Option<Child>,
     workers: [Option<Child>; 2],
-    /// Everybody whom we started, for what a library leaves in their names.
-    pids: Vec<u32>,
+    /// Everybody whom we started or saw, for what a library leaves in their names.
+    pids: BTreeSet<u32>,
     /// How supervisors and workers ended.
     pub(super) ends: BTreeMap<String, u32>,
 }
@@ -44,7 +44,7 @@ impl<'a> House<'a> {
             marks,
             daemon: None,
             workers: [None, None],
-            pids: Vec::new(),
+            pids: BTreeSet::new(),
             ends: BTreeMap::new(),
         };
         house.furnish();
@@ -96,7 +96,7 @@ impl<'a> House<'a> {
         command.args(arguments).stdin(Stdio::null());
         command.stdout(log.try_clone().unwrap()).stderr(log);
         let child = command.spawn().unwrap();
-        self.pids.push(child.id());
+        self.pids.insert(child.id());
         child
     }
 
@@ -124,6 +124,13 @@ impl<'a> House<'a> {
             }
         }
         Ok(())
+    }
+
+    /// All living processes of the run.
+    pub(super) fn look(&mut self) -> Vec<Part> {
+        let parts = self.marks.look();
+        self.pids.extend(parts.iter().map(|part| part.pid));
+        parts
     }
 
     fn note(&mut self, who: &str, status: ExitStatus) {

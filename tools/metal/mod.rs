@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
                 let whole = self.plan.span.as_millis().max(1);
                 let quarter = began.elapsed().as_millis() * 4 / whole;
                 let when = QUARTERS[usize::try_from(quarter).unwrap_or(3).min(3)];
-                self.taken.note(&self.house.marks.look(), when);
+                self.taken.note(&self.house.look(), when);
             }
             if READ_EVERY < read_at.elapsed() {
                 read_at = Instant::now();
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
     /// Ends everything and holds the accounts against each other.
     fn judge(mut self) -> Figures {
         let mut wrong = Vec::new();
-        self.taken.note(&self.house.marks.look(), "end");
+        self.taken.note(&self.house.look(), "end");
         let closed = self.house.close().and_then(|()| self.house.nothing_left());
         wrong.extend(closed.err());
         wrong.extend(self.read().err());

@@ -1,6 +1,7 @@
 //! Leases in virtual time: who holds one, for how long, and what stands in one frame.
 
 use super::*;
+use midwatch::kernel::event::Standing;
 use midwatch::sim::Dice;
 
 const LEASE: Millis = Millis::secs(600);
@@ -189,5 +190,40 @@ fn b37_what_belongs_together_is_there_whole_or_not_at_all_after_a_crash_at_any_c
             }
         }
         assert_eq!(found.len(), 2, "{name}: before and after, and nothing else: {found:?}");
+    }
+}
+
+// The bare-metal test met this: a silent worker's request that waits made it count as heard at each
+// turn, in which it fell silent again, two records and a sync every time.
+#[test]
+fn a_request_that_waits_for_what_it_cannot_get_says_nothing_for_its_worker() {
+    for is_full in [false, true] {
+        let mut bench = Bench::new(7);
+        let worker = bench.register();
+        // Work is there: of a type the worker does not know, or while it holds all it can.
+        if is_full {
+            for _ in 0..=SLOTS {
+                bench.submit(job());
+            }
+            (0..SLOTS).for_each(|n| assert!(bench.lease(worker, n).is_some()));
+        } else {
+            bench.submit(TaskSpec::new("other", "[1]"));
+        }
+        let secrets = vec![SecretHash([200; 16])];
+        let patience = Millis::secs(100_000);
+        let input = Input::AwaitLease { from: Ticket(0), worker, secrets, patience };
+        bench.turn(vec![input]).unwrap();
+        let standing = |bench: &mut Bench| {
+            let turns: Vec<_> = (0..5).map(|_| bench.turn(Vec::new()).unwrap()).collect();
+            assert!(turns.concat().is_empty(), "nothing was to be had");
+            bench.engine().state().worker(worker).unwrap().standing
+        };
+        let before = bench.engine().state().next_seq();
+        bench.wait(Rules::default().suspect_after);
+        assert_eq!(standing(&mut bench), Standing::Suspect);
+        let records = bench.engine().state().next_seq().0 - before.0;
+        assert!(records <= 1 + u64::from(SLOTS), "{records} records");
+        bench.wait(Rules::default().offline_after);
+        assert_eq!(standing(&mut bench), Standing::Offline);
     }
 }
