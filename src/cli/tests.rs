@@ -43,6 +43,8 @@ fn the_help_names_every_command() {
           retry        Run ended tasks again, as new tasks
           run-now      Let waiting tasks run at once
           reset        Stop tasks that are stuck, and start them over
+          edit         Change tasks that wait: priority, retries, next run, timeout
+          type         Whole task types: list, pause, resume, limit
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
           states       Which status may follow which, and why
