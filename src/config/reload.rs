@@ -179,9 +179,8 @@ impl Config {
         self.socket.clone_from(&old.socket);
         let snapshot_after = self.journal.snapshot_after;
         self.journal = Journal { snapshot_after, ..old.journal.clone() };
-        let Worker { processes, heartbeat, suspect_after, offline_after, .. } = old.worker;
-        self.worker =
-            Worker { processes, heartbeat, suspect_after, offline_after, ..self.worker.clone() };
+        let slots = self.worker.slots;
+        self.worker = Worker { slots, ..old.worker.clone() };
         self.retention.archive.clone_from(&old.retention.archive);
         self.log.format = old.log.format;
         self.http.socket_group.clone_from(&old.http.socket_group);
@@ -264,7 +263,7 @@ mod tests {
                    [journal]\nfsync = 'never'\non_suspicious_tail = 'halt'\n\
                    segment_size = '1MiB'\nreserve = '2MiB'\nsnapshot_after = '1MiB'\n\
                    [worker]\nprocesses = 9\nheartbeat = '1s'\nsuspect_after = '2s'\n\
-                   offline_after = '3s'\n[retention]\narchive = '/srv/ended'\n\
+                   offline_after = '3s'\nmemory_max = '64MiB'\n[retention]\narchive = '/srv/ended'\n\
                    [log]\nformat = 'json'\n[http]\nsocket_group = 'g'\noperate_group = 'h'\n";
         let before = bench.running.config().clone();
         let Reread::Taken { changed, restart } = bench.read(new) else { panic!("not taken") };

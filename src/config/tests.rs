@@ -359,6 +359,7 @@ fn every_key_of_a_full_file_arrives() {
         http.socket_group = "midwatch"  # DIR/full.toml:25
         http.operate_group = "ops"  # DIR/full.toml:26
         handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:28
+        handlers.fetch_data.embedded = false  # default
         handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:29
         handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:30
         handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:30
@@ -372,6 +373,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.retry.cap = "1h"  # default
         handlers.fetch_data.retry.intervals =   # default
         handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:20
+        handlers.fetch_data.max_running =   # default
+        handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:37
         handlers.fetch_data.user = "ada"  # DIR/full.toml:38
@@ -383,6 +386,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.processes = 32  # DIR/full.toml:44
         handlers.fetch_data.nice = -5  # DIR/full.toml:45
         handlers."report.daily".command = ["report"]  # DIR/full.toml:47
+        handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
         handlers."report.daily".timeout =   # default
@@ -394,6 +398,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".retry.cap = "1h"  # default
         handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:20
+        handlers."report.daily".max_running =   # default
+        handlers."report.daily".rate =   # default
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
         handlers."report.daily".user =   # default

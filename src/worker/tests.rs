@@ -166,7 +166,7 @@ fn a_log_that_takes_nothing_does_not_hold_its_handler_for_ever_and_every_byte_is
     assert_eq!(kept + dropped, PRINTED);
 }
 
-// spec: HND-051, HND-052
+// spec: HND-071, HND-072
 #[test]
 fn the_limit_that_an_attempt_ran_into_is_named_as_far_as_it_can_be_known() {
     const MIB: u64 = 1 << 20;

@@ -189,7 +189,7 @@ fn a_limit_that_cannot_be_set_is_told() {
     assert!(why.contains("does not let us set its limits"), "{why}");
 }
 
-// spec: HND-050
+// spec: HND-070
 #[test]
 fn who_does_not_exist_is_refused_before_anything_starts() {
     let dir = tempfile::tempdir().unwrap();

@@ -167,7 +167,7 @@ fn the_process_under_test() {
     std::process::exit(supervisor::run(options).unwrap().into());
 }
 
-// spec: SUP-020
+// spec: SUP-040
 #[test]
 fn a_worker_that_ends_well_by_itself_is_started_again_and_that_is_no_crash() {
     let it = Supervisor::start(

@@ -10,7 +10,7 @@ fn with_lines(handler: (&str, &str), lines: &str) -> Crew {
     Crew::with(1, &[handler], |setup| setup["lines"] = lines.into())
 }
 
-// spec: HND-052, PRC-053
+// spec: HND-072, PRC-053
 #[test]
 fn an_attempt_that_used_up_its_processor_time_says_so_and_how_much_it_was() {
     let crew = with_lines(("spin", "while :; do :; done"), "cpu_time = \"1s\"");
@@ -23,7 +23,7 @@ fn an_attempt_that_used_up_its_processor_time_says_so_and_how_much_it_was() {
     assert!(100 << 10 < usage.peak_memory, "{usage:?}");
 }
 
-// spec: HND-051
+// spec: HND-071
 #[test]
 fn an_attempt_that_met_its_limit_of_memory_says_so() {
     // It keeps what it reads, for there is no end of a line in it.
