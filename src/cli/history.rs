@@ -25,7 +25,7 @@ pub(crate) fn render(history: &History, view: &View) -> String {
     if !attempts.is_empty() {
         text.push('\n');
         text += &executions(attempts, view);
-        text += &format!("  midwatch log {} --attempt N\n", task.id);
+        text += &format!("  midwatch log {0} --attempt N    logs/{0}/N.log\n", task.id);
     }
     text
 }
@@ -84,7 +84,6 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
         Column::right("memory").rank(0),
         Column::right("cpu").rank(0),
         Column::left("worker").rank(1),
-        Column::left("log"),
     ]);
     let none = || "–".to_owned();
     for attempt in attempts {
@@ -100,7 +99,6 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
             attempt.usage.map_or_else(none, |used| units::bytes(used.peak_memory)).into(),
             attempt.usage.map_or_else(none, |used| units::span(used.cpu_ms)).into(),
             attempt.executor_id.to_string().into(),
-            attempt.log.as_str().into(),
         ]);
     }
     table.render(view.width, Paint(view.paint.0))
@@ -159,11 +157,11 @@ mod tests {
               2026-03-15
               00:19:02.118  RUNNING  → RETRYING  retryable_error  HTTP 502; next in 1 min 1…
 
-              attempt  started              ran  end            exit  log
-                    1  02:10:00.020  4 min 41 s  lost       signal 9  logs/88213/1.log
-                    2  02:14:41.800  4 min 20 s  retryable        75  logs/88213/2.log
-                    3  02:39:00.000           –  running           –  logs/88213/3.log
-              midwatch log 88213 --attempt N
+              attempt  started              ran     waited  end            exit  worker
+                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9  17
+                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  18
+                    3  02:39:00.000           –  1 min 5 s  running           –  18
+              midwatch log 88213 --attempt N    logs/88213/N.log
         "#]]
         .assert_eq(&text);
     }
@@ -184,11 +182,11 @@ mod tests {
               2026-03-15
               00:19:02.118  RUNNING  → RETRYING  retryable_error  HTTP 502; next in 1 min 12 s (worker 18)
 
-              attempt  started              ran     waited  end            exit  memory        cpu  worker  log
-                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9       –          –  17      logs/88213/1.log
-                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  42 MiB  1 min 1 s  18      logs/88213/2.log
-                    3  02:39:00.000           –  1 min 5 s  running           –       –          –  18      logs/88213/3.log
-              midwatch log 88213 --attempt N
+              attempt  started              ran     waited  end            exit  memory        cpu  worker
+                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9       –          –  17
+                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  42 MiB  1 min 1 s  18
+                    3  02:39:00.000           –  1 min 5 s  running           –       –          –  18
+              midwatch log 88213 --attempt N    logs/88213/N.log
         "#]].assert_eq(&render(&samples::history(), &samples::view(Some(120))));
     }
 }

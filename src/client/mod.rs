@@ -132,7 +132,7 @@ impl Client {
     /// the caller's until then.
     ///
     /// A kept connection that the daemon closed meanwhile is replaced by a new one, as long as the
-    /// request has not been sent.
+    /// request has not been sent, or changes nothing.
     pub(crate) async fn open(
         &self,
         method: Method,
@@ -149,10 +149,11 @@ impl Client {
                 Some(sender) => sender,
                 None => self.connect().await?,
             };
+            let again = (repeatable && !is_new).then(|| request.clone());
             let answer = sender.try_send_request(request);
             match tokio::time::timeout(self.answer_within, answer).await {
                 Ok(Ok(response)) => return Ok((response, sender)),
-                Ok(Err(mut error)) => match error.take_message() {
+                Ok(Err(mut error)) => match error.take_message().or(again) {
                     Some(unsent) if !is_new => request = unsent,
                     Some(_) => return Err(self.unreachable(&error.error().to_string())),
                     None => return Err(self.broken(repeatable, &error.error().to_string())),
