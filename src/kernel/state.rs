@@ -169,11 +169,11 @@ impl State {
         slots.min(paced)
     }
 
-    /// Whether a worker could be given something at `now`: it has a free slot, a task of one of its
-    /// types is due, and the type has room for it.
+    /// Whether a worker that waits could be given something at `now`: it is not silent, has a free
+    /// slot, a task of one of its types is due, and the type has room for it.
     pub fn has_work_for(&self, rules: &Rules, worker: &Worker, now: LifeTime) -> bool {
         let slots = usize::try_from(worker.registration.slots).unwrap_or(usize::MAX);
-        if slots <= self.held_count(worker.id) {
+        if worker.standing != Standing::Alive || slots <= self.held_count(worker.id) {
             return false;
         }
         let due = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());

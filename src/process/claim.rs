@@ -13,10 +13,11 @@ use crate::kernel::ids::Fence;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString, OsStr};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const WORD: &str = "midwatch-claim 1";
@@ -292,8 +293,34 @@ pub fn remove(run_dir: &Path, fence: Fence) -> io::Result<()> {
 
 /// Removes the temporary directory of an attempt of which nothing lives, whoever owned it.
 pub fn remove_tmp(run_dir: &Path, fence: Fence) -> io::Result<()> {
-    absent_is_fine(fs::remove_dir_all(tmp_dir(run_dir, fence)))?;
-    absent_is_fine(fs::remove_dir_all(foreign_tmp_dir(run_dir, fence)))
+    remove_tree(&tmp_dir(run_dir, fence))?;
+    remove_tree(&foreign_tmp_dir(run_dir, fence))
+}
+
+/// Removes a directory and all in it, also what its owner closed to itself.
+fn remove_tree(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_up(path)?;
+            absent_is_fine(fs::remove_dir_all(path))
+        }
+        other => absent_is_fine(other),
+    }
+}
+
+/// Gives the owner every right to a directory and those in it. No link is followed.
+fn open_up(path: &Path) -> io::Result<()> {
+    let mut todo = vec![path.to_owned()];
+    while let Some(dir) = todo.pop() {
+        fs::set_permissions(&dir, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                todo.push(entry.path());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn absent_is_fine(result: io::Result<()>) -> io::Result<()> {

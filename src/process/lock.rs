@@ -6,7 +6,7 @@
 use rand::random;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A worker's lock. Dropping it frees the lock and leaves the file; [`WorkerLock::retire`]
@@ -22,13 +22,19 @@ impl WorkerLock {
     /// Creates `worker-<random>.lock` in `run_dir` and takes the kernel lock on it. The pid inside
     /// is for people; nothing reads it.
     pub fn take(run_dir: &Path) -> io::Result<Self> {
-        let name = format!("worker-{:016x}.lock", random::<u64>());
-        let path = run_dir.join(&name);
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
-        fs2::FileExt::lock_exclusive(&file)?;
-        writeln!(file, "{}", std::process::id())?;
-        Ok(Self { file, path, name })
+        loop {
+            let name = format!("worker-{:016x}.lock", random::<u64>());
+            let path = run_dir.join(&name);
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(&path)?;
+            fs2::FileExt::lock_exclusive(&file)?;
+            // Between the two it was nobody's, and may have been removed as such.
+            if file.metadata()?.nlink() == 0 {
+                continue;
+            }
+            writeln!(file, "{}", std::process::id())?;
+            return Ok(Self { file, path, name });
+        }
     }
 
     /// The name of the file below `run/`.
@@ -41,6 +47,26 @@ impl WorkerLock {
         fs::remove_file(&self.path)?;
         fs2::FileExt::unlock(&self.file)
     }
+}
+
+/// Removes the lock of a worker that is dead. One that is held stays, and so does one that a
+/// worker is about to take: it takes another.
+pub fn remove_if_free(path: &Path) -> io::Result<()> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    match fs2::FileExt::try_lock_exclusive(&file) {
+        Ok(()) => fs::remove_file(path),
+        Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether `name` is one that a worker gives its lock.
+pub fn is_lock_name(name: &str) -> bool {
+    name.strip_prefix("worker-").is_some_and(|rest| rest.strip_suffix(".lock").is_some())
 }
 
 /// Whether nobody holds the lock at `path`: its worker is dead, or has left and removed it.

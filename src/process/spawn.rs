@@ -88,6 +88,8 @@ pub enum StartError {
     Superseded,
     /// The command cannot be run, and another attempt would not change that.
     Command(String),
+    /// A limit that its own config sets would not let it; another attempt may work.
+    Limit(String),
     /// The host would not let us; another attempt may work.
     Host(String),
 }
@@ -426,6 +428,10 @@ fn explain(error: &io::Error, start: &Start, program: &OsString, tmp: &Path) -> 
         _ if error.kind() == io::ErrorKind::InvalidInput => {
             StartError::Command(format!("cannot run `{shown}`: {error}"))
         }
+        Some(Errno::AGAIN) if start.limits.processes.is_some() => StartError::Limit(format!(
+            "cannot start `{shown}`: its user has as many processes as `processes` allows, or as \
+             this host does"
+        )),
         _ => StartError::Host(format!("cannot start `{shown}`: {error}")),
     }
 }

@@ -4,8 +4,10 @@
 
 use super::claim::{self, Claim, Held};
 use super::identity::{self, Stat};
-use super::{WorkerLock, is_alive, is_free, scan};
+use super::{WorkerLock, is_alive, is_free, remove_if_free, scan};
 use crate::kernel::ids::Fence;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn a_stat_line_is_read_whatever_the_process_calls_itself() {
@@ -136,7 +138,7 @@ fn what_is_no_claim_names_nobody() {
         "\n",
         "midwatch-claim 1 x 2 3 4 b\n",
     ] {
-        std::fs::write(dir.path().join("9"), text).unwrap();
+        fs::write(dir.path().join("9"), text).unwrap();
         assert_eq!(claim::tombstone(dir.path(), Fence(9)).unwrap(), Held::Unreadable, "{text:?}");
     }
 }
@@ -156,4 +158,50 @@ fn a_lock_is_free_once_its_holder_is_gone_and_looking_never_takes_it() {
     let path = dir.path().join(lock.name());
     lock.retire().unwrap();
     assert!(!path.exists());
+}
+
+// spec: PRC-004
+#[test]
+fn the_lock_of_a_dead_worker_is_removed_and_that_of_a_living_one_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (dead, alive) =
+        (WorkerLock::take(dir.path()).unwrap(), WorkerLock::take(dir.path()).unwrap());
+    let [dead_path, alive_path] = [&dead, &alive].map(|lock| dir.path().join(lock.name()));
+    drop(dead);
+    for path in [&dead_path, &alive_path, &dir.path().join("worker-gone.lock")] {
+        remove_if_free(path).unwrap();
+    }
+    assert!(!dead_path.exists() && alive_path.exists());
+    assert!(!is_free(&alive_path).unwrap());
+    // Workers that come while all that is free is removed have their locks all the same.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                for entry in fs::read_dir(dir.path()).unwrap().flatten() {
+                    remove_if_free(&entry.path()).unwrap();
+                }
+            }
+        });
+        let locks: Vec<_> = (0..300).map(|_| WorkerLock::take(dir.path()).unwrap()).collect();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        for lock in &locks {
+            assert!(!is_free(&dir.path().join(lock.name())).unwrap(), "{}", lock.name());
+        }
+    });
+}
+
+// spec: HND-005
+#[test]
+fn a_temporary_directory_that_was_closed_to_its_owner_is_removed_as_well() {
+    let dir = tempfile::tempdir().unwrap();
+    let tmp = super::tmp_dir(dir.path(), Fence(4));
+    fs::create_dir_all(tmp.join("a/b")).unwrap();
+    fs::write(tmp.join("a/b/f"), "x").unwrap();
+    std::os::unix::fs::symlink("/", tmp.join("a/link")).unwrap();
+    for (name, mode) in [("a/b", 0o555), ("a", 0)] {
+        fs::set_permissions(tmp.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    claim::remove(dir.path(), Fence(4)).unwrap();
+    assert!(!tmp.exists());
 }

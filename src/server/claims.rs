@@ -43,28 +43,38 @@ impl Litter {
     }
 
     /// Removes it, and what its attempts had beside it: directories of other users, and control
-    /// groups that no claim names, as a worker leaves them that dies before its child's claim.
+    /// groups that no claim names, as a worker leaves them that dies before its child's claim. The
+    /// locks of dead workers go too. What cannot be removed stays, and keeps nothing else from
+    /// going; the first such error is told.
     pub(crate) fn remove(&self, run_dir: &Path, store: &str) -> io::Result<()> {
-        self.remove_below(run_dir, run_dir)?;
-        match self.remove_below(&process::foreign_dir(run_dir), run_dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        match Groups::find(false) {
+        let ours = self.remove_below(run_dir, run_dir);
+        let of_others = match self.remove_below(&process::foreign_dir(run_dir), run_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+        let groups = match Groups::find(false) {
             Ok(groups) => groups.collect(store, |fence| self.covers(fence)),
             // The worker has said so.
             Err(_no_groups) => Ok(()),
-        }
+        };
+        ours.and(of_others).and(groups)
     }
 
     fn remove_below(&self, dir: &Path, run_dir: &Path) -> io::Result<()> {
+        let mut result = Ok(());
         for entry in std::fs::read_dir(dir)? {
-            let name = entry?.file_name();
-            if let Some(fence) = name.to_str().and_then(|name| self.is_litter(name)) {
-                process::remove(run_dir, fence)?;
-            }
+            let entry = entry?;
+            let name = entry.file_name();
+            let removed = match name.to_str().map(|name| (self.is_litter(name), name)) {
+                Some((Some(fence), _)) => process::remove(run_dir, fence),
+                Some((None, name)) if process::is_lock_name(name) => {
+                    process::remove_if_free(&entry.path())
+                }
+                _ => Ok(()),
+            };
+            result = result.and(removed);
         }
-        Ok(())
+        result
     }
 }
 

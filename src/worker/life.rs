@@ -145,6 +145,7 @@ impl Duty {
                 (Outcome::Released, "it was given up before it started".to_owned())
             }
             StartError::Command(why) => (Outcome::Fatal, why),
+            StartError::Limit(why) => (Outcome::Retryable, why),
             // No fault of the task's: it goes back unharmed, and the host gets a rest.
             StartError::Host(why) => {
                 tracing::error!(%fence, pause = ?HURT_PAUSE, "this host cannot start a handler: {why}");

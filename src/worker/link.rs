@@ -197,9 +197,15 @@ impl Link {
         body: &B,
     ) -> Result<T, ClientError> {
         let mut pauses = Pauses::default();
+        let mut is_told = false;
         loop {
             match self.post(path, body).await {
-                Err(error) if error.is_passing() => sleep(pauses.next()).await,
+                Err(error) if error.is_passing() => {
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::warn!("the engine is waited for: {error}");
+                    }
+                    sleep(pauses.next()).await;
+                }
                 answer => return answer,
             }
         }

@@ -118,9 +118,16 @@ fn the_number_of_processes_is_bounded() {
     let identity = Some(Identity { uid: 54_321, gid: 54_321, groups: vec![], entry: None });
     let limits = Limits { processes: Some(3), identity, ..Limits::default() };
     let script = "i=0; while [ $i -lt 20 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; echo all";
-    let started = run(&bench, 330, script, limits).unwrap();
+    let started = run(&bench, 330, script, limits.clone()).unwrap();
     assert_eq!(output(&started), "", "a shell that cannot fork ends");
     bench.sweep(330);
+    // A start beyond the bound is the attempt's own failure; the host can start others.
+    let limits = Limits { processes: Some(1), ..limits };
+    let _holds_the_only_place = run(&bench, 331, "sleep 600", limits.clone()).unwrap();
+    let refused = run(&bench, 332, "true", limits).err().unwrap();
+    let StartError::Limit(why) = refused else { panic!("{refused:?}") };
+    assert!(why.contains("`processes`"), "{why}");
+    bench.sweep(331);
 }
 
 /// Lets other users pass as far as to the data directory, as they may in `/var/lib`.

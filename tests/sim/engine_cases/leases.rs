@@ -227,3 +227,23 @@ fn a_request_that_waits_for_what_it_cannot_get_says_nothing_for_its_worker() {
         assert_eq!(standing(&mut bench), Standing::Offline);
     }
 }
+
+// An attacker met this: with the only free slot of the type at a stopped worker, the task went there
+// and waited until somebody missed it.
+#[test]
+fn a_silent_worker_that_waits_for_work_gets_none_until_it_speaks() {
+    let mut bench = Bench::new(8);
+    let worker = bench.register();
+    let secrets = vec![SecretHash([200; 16])];
+    let patience = Millis::secs(100_000);
+    let input = Input::AwaitLease { from: Ticket(0), worker, secrets, patience };
+    bench.turn(vec![input]).unwrap();
+    bench.wait(Rules::default().suspect_after);
+    bench.turn(Vec::new()).unwrap();
+    let task = bench.submit(job());
+    bench.turn(Vec::new()).unwrap();
+    assert_eq!(bench.status(task), Status::Pending);
+    bench.ask(Command::Heartbeat { worker, holds: Vec::new() }).unwrap();
+    bench.turn(Vec::new()).unwrap();
+    assert_eq!(bench.status(task), Status::Running);
+}
