@@ -87,7 +87,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
 }
 
 /// The places that the text of a refused file names all the same, also where it is no TOML: what
-/// stands on the other lines is still read.
+/// stands before the error, and what the parser finds its way back to, is still read.
 pub(super) fn read_places_only(path: &Path, text: &str) -> FileConfig {
     let (parsed, _) = DeTable::parse_recoverable(text);
     let mut reader = Reader::new(path, text);
