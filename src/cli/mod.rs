@@ -55,6 +55,7 @@ use environment::Environment;
 use failure::Failure;
 use paint::Paint;
 use session::{Format, Session, View};
+use socket::Warn;
 use std::ffi::OsString;
 use std::io::{self, BufReader, IsTerminal};
 use std::path::PathBuf;
@@ -96,11 +97,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
         }
     };
     let named = named(&cli.global, &matches);
-    let api = socket::Daemon::new(named.clone(), environment.surroundings.clone());
     // Not locked: a daemon's other threads log to stderr, and would wait for ever.
     let (mut out, mut err) = (io::stdout(), io::stderr());
     let colour = |terminal: bool| wants_colour(cli.global.color, &environment, terminal);
     let err_colour = colour(err.is_terminal());
+    let warn = if cli.global.quiet { Warn::Never } else { Warn::Stderr(Paint(err_colour)) };
+    let api = socket::Daemon::new(named.clone(), environment.surroundings.clone(), warn);
     let mut session = Session {
         api: &api,
         view: View {

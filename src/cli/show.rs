@@ -8,7 +8,8 @@ use super::paint::{Ink, status_ink};
 use super::session::{Format, Session, View};
 use super::task_words::{progress, times, tries};
 use super::text::{cut, tame};
-use crate::api::{History, TaskView, Usage};
+use super::types;
+use crate::api::{History, TaskView, TypeView, Usage, Workers};
 use crate::kernel::ids::TaskId;
 use crate::kernel::status::Status;
 use crate::units;
@@ -26,7 +27,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
     let task: TaskView = get(session.api, &format!("/v1/tasks/{}", args.id))?;
     match session.format {
-        Format::Table => session.print(&render(&task, &session.view))?,
+        Format::Table => {
+            let held_up = held_up(&task, session);
+            session.print(&render(&task, held_up, &session.view))?;
+        }
         Format::Json | Format::Ndjson => session.json(&task)?,
     }
     Ok(0)
@@ -42,8 +46,27 @@ pub(crate) fn run_history(args: &Args, session: &mut Session<'_>) -> Result<u8, 
     Ok(0)
 }
 
-/// The screen.
-pub(crate) fn render(task: &TaskView, view: &View) -> String {
+/// Why a waiting task is not taken when its time has come. The task is shown whether or not that
+/// can be learnt.
+fn held_up(task: &TaskView, session: &Session<'_>) -> Option<String> {
+    if !matches!(task.status, Status::Pending | Status::Retrying) {
+        return None;
+    }
+    let kind = &task.kind;
+    let known: TypeView = get(session.api, &types::path(kind)).ok()?;
+    if let Some(order) = known.paused {
+        let why = order.reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let since = session.view.since(&order.at);
+        return Some(format!("type {kind} is paused {since} by {}{why}", order.by));
+    }
+    let workers: Workers = get(session.api, "/v1/workers").ok()?;
+    let mut alive = workers.workers.iter().filter(|worker| worker.status == "alive");
+    let has_one = alive.any(|worker| worker.types.contains(kind));
+    (!has_one).then(|| format!("no worker that is alive runs type {kind}"))
+}
+
+/// The screen; `held_up` is why a waiting task is not taken.
+pub(crate) fn render(task: &TaskView, held_up: Option<String>, view: &View) -> String {
     let mut text = head(task, view);
     text.push('\n');
     let mut line = |name: &str, value: Option<String>| {
@@ -53,6 +76,7 @@ pub(crate) fn render(task: &TaskView, view: &View) -> String {
     };
     let json = |value: &Option<Box<RawValue>>| value.as_ref().map(|json| json.get().to_owned());
     line("next run", next_run(task, view));
+    line("held up", held_up);
     line("tries", Some(counters(task)));
     line("error", task.error.clone());
     line("stop", task.stop_requested.map(|stop| format!("{stop} asked for, not yet obeyed")));
@@ -151,7 +175,7 @@ mod tests {
     fn a_task_is_shown_whole_and_what_is_absent_is_not() {
         let mut all = String::new();
         for task in samples::list().tasks {
-            all += &render(&task, &samples::view(Some(80)));
+            all += &render(&task, None, &samples::view(Some(80)));
         }
         assert!(all.lines().all(|line| crate::cli::text::width(line) <= 80));
         expect![[r#"
@@ -227,6 +251,50 @@ mod tests {
               updated     2026-03-14 02:31:12Z  (8 min ago)
               midwatch history 7    midwatch log 7    midwatch cancel 7
         "#]]
-        .assert_eq(&render(&task, &samples::view(None)));
+        .assert_eq(&render(&task, None, &samples::view(None)));
+    }
+
+    #[test]
+    fn a_waiting_task_tells_what_holds_it_up() {
+        let json = |value: serde_json::Value| value.to_string();
+        let shown = |status, paused: serde_json::Value, worker: &str, runs: &str| {
+            let task = serde_json::to_string(&samples::task(7, status)).unwrap();
+            let kind = json(serde_json::json!({
+                "type": "fetch_data", "configured": true, "paused": paused, "limited": null,
+                "max_running": { "value": null, "from": "default" },
+                "rate": { "value": null, "from": "default" },
+                "dispatched": 0, "next_dispatch_at": null, "running": 0, "due": 1, "tasks": {},
+            }));
+            let workers = json(serde_json::json!({ "workers": [{
+                "id": 17, "name": "w1", "status": worker, "pid": 5, "host": "h", "version": "1",
+                "types": [runs], "slots": 2, "silent_ms": 10, "holds": [],
+            }] }));
+            let mut answers = vec![("GET /v1/tasks/7", task)];
+            if status != Status::Running {
+                answers.push(("GET /v1/types/fetch_data", kind));
+                if paused.is_null() {
+                    answers.push(("GET /v1/workers", workers));
+                }
+            }
+            let played = samples::play("show 7", &answers);
+            assert_eq!(played.code, 0, "{played}");
+            let line = played.out.lines().find(|line| line.starts_with("  held up"));
+            line.unwrap_or_default().trim().to_owned()
+        };
+        let nobody = serde_json::Value::Null;
+        let order = |reason: Option<&str>| serde_json::json!({ "by": "uid 0", "at": "2026-03-14T02:35:00.000Z", "reason": reason });
+        assert_eq!(
+            shown(Status::Pending, order(Some("the disk is slow")), "alive", "fetch_data"),
+            "held up     type fetch_data is paused since 5 min by uid 0: the disk is slow"
+        );
+        assert_eq!(
+            shown(Status::Retrying, order(None), "alive", "fetch_data"),
+            "held up     type fetch_data is paused since 5 min by uid 0"
+        );
+        let homeless = "held up     no worker that is alive runs type fetch_data";
+        assert_eq!(shown(Status::Pending, nobody.clone(), "alive", "render"), homeless);
+        assert_eq!(shown(Status::Pending, nobody.clone(), "offline", "fetch_data"), homeless);
+        assert_eq!(shown(Status::Pending, nobody.clone(), "alive", "fetch_data"), "");
+        assert_eq!(shown(Status::Running, nobody, "alive", "render"), "");
     }
 }

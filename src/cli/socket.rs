@@ -2,12 +2,15 @@
 
 use super::connection::{Api, Request};
 use super::failure::{Failure, exit};
+use super::paint::{Ink, Paint};
+use super::text::tame;
 use crate::client::{Blocking, ClientError, Download};
-use crate::config::{Config, Named, Surroundings};
+use crate::config::{Config, ConfigError, Named, Surroundings};
 use crate::process;
 use serde_json::value::RawValue;
 use std::cell::OnceCell;
-use std::io::{self, BufRead, Cursor, Read};
+use std::io::{self, BufRead, Cursor, Read, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where the daemon is looked for; the search happens with the first request.
@@ -15,9 +18,20 @@ use std::time::Duration;
 pub(crate) struct Daemon {
     named: Named,
     around: Surroundings,
+    warn: Warn,
+    socket: OnceCell<PathBuf>,
     client: OnceCell<Blocking>,
     /// For requests whose answers may wait for something to happen.
     patient: OnceCell<Blocking>,
+}
+
+/// How to say that the config was refused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Warn {
+    /// Not at all: `-q`.
+    Never,
+    /// On stderr, with colour or without.
+    Stderr(Paint),
 }
 
 /// How long a daemon that is well may take to begin the answer to an ordinary request.
@@ -36,8 +50,22 @@ fn waits(request: &Request) -> bool {
 
 impl Daemon {
     /// A daemon to be found by what was named.
-    pub(crate) const fn new(named: Named, around: Surroundings) -> Self {
-        Self { named, around, client: OnceCell::new(), patient: OnceCell::new() }
+    pub(crate) fn new(named: Named, around: Surroundings, warn: Warn) -> Self {
+        let (socket, client, patient) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { named, around, warn, socket, client, patient }
+    }
+
+    /// Its socket. A config that was refused is complained about once, and hinders nothing.
+    fn socket(&self) -> Result<&PathBuf, Failure> {
+        if let Some(socket) = self.socket.get() {
+            return Ok(socket);
+        }
+        let (socket, refused) = Config::find_socket(&self.named, &self.around)?;
+        if let (Warn::Stderr(paint), Some(error)) = (self.warn, refused) {
+            // That nobody hears it is no failure.
+            drop(io::stderr().write_all(warning(&error, &socket, paint).as_bytes()));
+        }
+        Ok(self.socket.get_or_init(|| socket))
     }
 
     fn client(&self, patient: bool) -> Result<&Blocking, Failure> {
@@ -45,12 +73,18 @@ impl Daemon {
         if let Some(client) = cell.get() {
             return Ok(client);
         }
-        let socket = Config::find_socket(&self.named, &self.around)?;
-        let client = Blocking::connect(socket)
+        let client = Blocking::connect(self.socket()?.clone())
             .map_err(|error| Failure::new(exit::FAILED, format!("cannot begin: {error}")))?;
         let client = if patient { client } else { client.answering_within(ANSWER_WITHIN) };
         Ok(cell.get_or_init(|| client))
     }
+}
+
+/// The first fault of a refused config, and where the daemon is asked all the same.
+fn warning(error: &ConfigError, socket: &Path, paint: Paint) -> String {
+    let fault = error.faults.first().map(ToString::to_string).unwrap_or_default();
+    let asked = format!("asking at {}; `midwatch config check` tells all", socket.display());
+    format!("{} {}\n  {}\n", paint.with(Ink::Yellow, "warning:"), tame(&fault), tame(&asked))
 }
 
 impl Api for Daemon {
@@ -151,13 +185,13 @@ mod tests {
     use crate::config::{Origin, Place};
     use expect_test::expect;
     use std::os::unix::net::UnixListener;
-    use std::path::Path;
 
     /// Asks at `socket`, and tells how that failed.
     fn ask(socket: &Path, request: &Request) -> String {
         let place = Place { path: socket.to_owned(), origin: Origin::Flag("--socket") };
         let around = crate::cli::samples::environment().surroundings;
-        let daemon = Daemon::new(Named { socket: Some(place), ..Named::default() }, around);
+        let named = Named { socket: Some(place), ..Named::default() };
+        let daemon = Daemon::new(named, around, Warn::Never);
         let failure = daemon.send(request).err().unwrap();
         format!("exit {}\n{}", failure.code(), failure.render(false))
     }

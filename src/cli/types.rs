@@ -112,7 +112,8 @@ pub(crate) fn run(command: &Command, session: &mut Session<'_>) -> Result<u8, Fa
     Ok(exit::DONE)
 }
 
-fn path(kind: &str) -> String {
+/// The path of a type.
+pub(super) fn path(kind: &str) -> String {
     format!("/v1/types/{}", escape(kind))
 }
 

@@ -3,7 +3,7 @@
 
 use super::Config;
 use super::fault::{ConfigError, Fault};
-use super::sections::{FileConfig, read_text};
+use super::sections::{FileConfig, read_places_only, read_text};
 use super::show::Origin;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -92,13 +92,22 @@ impl Config {
         })
     }
 
-    /// The socket, for a client that needs nothing else. Reads no file when the socket is named.
-    pub fn find_socket(named: &Named, around: &Surroundings) -> Result<PathBuf, ConfigError> {
-        let read = match named.socket {
-            Some(_) => FileConfig::default(),
-            None => find_file(named, around)?.1,
+    /// The socket, for a client that needs nothing else, and why the config was refused if it was:
+    /// a daemon that runs on with the config it took before has to be reached all the same. Reads
+    /// no file when the socket is named.
+    ///
+    /// A refused file still tells its places where they can be made out. Fails when a file is
+    /// named that cannot be read at all and no data directory is: the usual socket may be that of
+    /// another daemon.
+    pub fn find_socket(
+        named: &Named,
+        around: &Surroundings,
+    ) -> Result<(PathBuf, Option<ConfigError>), ConfigError> {
+        let (read, refused) = match named.socket {
+            Some(_) => (FileConfig::default(), None),
+            None => find_places(named, around)?,
         };
-        find_socket(named, &read, around).map(|(path, _)| path)
+        find_socket(named, &read, around).map(|(path, _)| (path, refused))
     }
 
     /// The data directory, for a tool that needs nothing else. Reads no file when it is named.
@@ -131,6 +140,35 @@ fn find_file(
     named: &Named,
     around: &Surroundings,
 ) -> Result<(Option<PathBuf>, FileConfig), ConfigError> {
+    let Some((path, text)) = find_text(named, around)? else {
+        return Ok((None, FileConfig::default()));
+    };
+    let read = read_text(&path, &text)?;
+    Ok((Some(path), read))
+}
+
+/// What the config file in force says of the places, and why it was refused if it was.
+fn find_places(
+    named: &Named,
+    around: &Surroundings,
+) -> Result<(FileConfig, Option<ConfigError>), ConfigError> {
+    let (path, text) = match find_text(named, around) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok((FileConfig::default(), None)),
+        Err(error) if named.config.is_some() && named.data_dir.is_none() => return Err(error),
+        Err(error) => return Ok((FileConfig::default(), Some(error))),
+    };
+    match read_text(&path, &text) {
+        Ok(read) => Ok((read, None)),
+        Err(error) => Ok((read_places_only(&path, &text), Some(error))),
+    }
+}
+
+/// The config file in force and its text.
+fn find_text(
+    named: &Named,
+    around: &Surroundings,
+) -> Result<Option<(PathBuf, String)>, ConfigError> {
     if let Some(place) = &named.config {
         let text = read_file(&place.path, around.uid).map_err(|refused| {
             let fault = refused.fault(&place.path);
@@ -139,19 +177,16 @@ fn find_file(
                 Origin::Default | Origin::File { .. } | Origin::Flag(_) => fault,
             }
         })?;
-        return Ok((Some(place.path.clone()), read_text(&place.path, &text)?));
+        return Ok(Some((place.path.clone(), text)));
     }
     for path in own_and_system(around) {
         match read_file(&path, around.uid) {
-            Ok(text) => {
-                let read = read_text(&path, &text)?;
-                return Ok((Some(path), read));
-            }
+            Ok(text) => return Ok(Some((path, text))),
             Err(Refused::Io(error)) if is_absent(&error) => {}
             Err(refused) => return Err(refused.fault(&path).into()),
         }
     }
-    Ok((None, FileConfig::default()))
+    Ok(None)
 }
 
 /// The files that are looked for where none is named, in order.
@@ -180,13 +215,7 @@ impl Refused {
         let file = path.display();
         match self {
             Self::Io(error) => {
-                let fault =
-                    Fault::new(format!("cannot read the config {file}: {}", reason(&error)));
-                if error.kind() == io::ErrorKind::PermissionDenied {
-                    fault.with_help("a client needs only the socket: name it with --socket")
-                } else {
-                    fault
-                }
+                Fault::new(format!("cannot read the config {file}: {}", reason(&error)))
             }
             Self::NotAFile => Fault::new(format!("the config {file} is not a file")),
             Self::TooLarge => Fault::new(format!("the config {file} is larger than 1 MiB")),

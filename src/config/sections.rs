@@ -67,8 +67,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     };
     let mut config = FileConfig::default();
     let top = reader.top(parsed.get_ref(), keys::TOP);
-    reader.set(&top, "data_dir", &mut config.data_dir, |value| absolute_path(value).map(Some));
-    reader.set(&top, "socket", &mut config.socket, |value| absolute_path(value).map(Some));
+    read_places(&mut reader, &top, &mut config);
     read_journal(&mut reader, &top, &mut config.journal);
     read_worker(&mut reader, &top, &mut config.worker);
     if let Some(table) = reader.table(&top, "retry", keys::RETRY) {
@@ -85,6 +84,22 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
         reader.faults.sort_by_key(Fault::line);
         Err(ConfigError { faults: reader.faults })
     }
+}
+
+/// The places that the text of a refused file names all the same, also where it is no TOML: what
+/// stands before the error, and what the parser finds its way back to, is still read.
+pub(super) fn read_places_only(path: &Path, text: &str) -> FileConfig {
+    let (parsed, _) = DeTable::parse_recoverable(text);
+    let mut reader = Reader::new(path, text);
+    let mut config = FileConfig::default();
+    let top = reader.top(parsed.get_ref(), keys::TOP);
+    read_places(&mut reader, &top, &mut config);
+    config
+}
+
+fn read_places<'t>(reader: &mut Reader<'t>, top: &Table<'t>, config: &mut FileConfig) {
+    reader.set(top, "data_dir", &mut config.data_dir, |value| absolute_path(value).map(Some));
+    reader.set(top, "socket", &mut config.socket, |value| absolute_path(value).map(Some));
 }
 
 fn read_journal<'t>(reader: &mut Reader<'t>, top: &Table<'t>, journal: &mut Journal) {

@@ -440,7 +440,7 @@ fn the_socket_follows_a_data_directory_that_was_named_anywhere() {
     assert_eq!(socket(&named), Path::new("/srv/file.sock"));
     named.socket = flag(Path::new("/srv/flag.sock"));
     assert_eq!(socket(&named), Path::new("/srv/flag.sock"));
-    assert_eq!(Config::find_socket(&named, &around).unwrap(), Path::new("/srv/flag.sock"));
+    assert_eq!(Config::find_socket(&named, &around).unwrap().0, Path::new("/srv/flag.sock"));
     assert_eq!(Config::find_data_dir(&named, &around).unwrap(), Path::new("/srv/flag"));
     let unnamed = Named::default();
     assert_eq!(Config::find_data_dir(&unnamed, &around).unwrap(), Path::new("/srv/file"));

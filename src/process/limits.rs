@@ -51,6 +51,26 @@ impl Limits {
         Bounds { memory: self.memory, processes: self.processes }
     }
 
+    /// Which of them a child of this process was refused, in words.
+    pub(crate) fn refused(&self) -> String {
+        let seconds = self.cpu_time.map(|most| most.0.div_ceil(1000) + CPU_GRACE_SECONDS);
+        let wanted = [
+            ("open_files", Resource::Nofile, self.open_files, ""),
+            ("processes", Resource::Nproc, self.processes, ""),
+            ("memory", Resource::As, self.memory, " bytes"),
+            ("cpu_time", Resource::Cpu, seconds, " s with the time to end"),
+        ];
+        let above = wanted.into_iter().find_map(|(key, resource, wanted, unit)| {
+            let (wanted, most) = (wanted?, rustix::process::getrlimit(resource).maximum?);
+            (most < wanted).then(|| format!("`{key}` is {wanted}{unit}, above the {most} that"))
+        });
+        match (above, self.nice) {
+            (Some(above), _) => format!("{above} the hard limit lets this worker give"),
+            (None, Some(nice)) => format!("this worker may not give `nice` {nice}"),
+            (None, None) => "this host does not let us set its limits".to_owned(),
+        }
+    }
+
     /// Whether a control group's controllers would be of use.
     pub fn wants_controllers(&self) -> bool {
         self.bounds() != Bounds::default()

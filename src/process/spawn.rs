@@ -375,9 +375,7 @@ fn payload_file(payload: &[u8], tmp: &Path) -> io::Result<File> {
 fn denied(errno: Errno, start: &Start, tmp: &Path) -> Option<String> {
     let user = start.limits.identity.as_ref().map_or(0, |it| it.uid);
     if errno == UNLIMITED {
-        let why = "this host does not let us set its limits (`open_files`, `processes`, `memory`, \
-                   `cpu_time` or `nice`): one is above what this worker may give";
-        return Some(why.to_owned());
+        return Some(start.limits.refused());
     }
     if errno == UNCHANGED {
         return Some(format!("this worker may not become user {user}"));

@@ -240,7 +240,7 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
     let waited = figures.oldest_waiting.unwrap_or_default().min(uptime);
     if figures.alive == 0 && 0 < waiting && WORKERLESS_MAX < waited {
         let what =
-            format!("no worker has been alive for {}, and {waiting} due tasks wait", span(waited));
+            format!("no worker has been alive for {}, and {}", span(waited), due_wait(waiting));
         let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
         points.push(point(true, what, &commands));
     }
@@ -259,6 +259,10 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
     points
 }
 
+fn due_wait(number: usize) -> String {
+    if number == 1 { "1 due task waits".to_owned() } else { format!("{number} due tasks wait") }
+}
+
 /// Due tasks of types that no living worker has, such as one that was taken out of the config.
 fn of_no_worker(state: &State) -> Vec<Attention> {
     let living = state.workers().filter(|worker| worker.standing == Standing::Alive);
@@ -271,7 +275,11 @@ fn of_no_worker(state: &State) -> Vec<Attention> {
         } else {
             waiting.to_string()
         };
-        let what = format!("{count} due tasks of type {kind} wait, and no worker can run them");
+        let what = if waiting == 1 {
+            format!("1 due task of type {kind} waits, and no worker can run it")
+        } else {
+            format!("{count} due tasks of type {kind} wait, and no worker can run them")
+        };
         let commands = ["midwatch workers".to_owned(), "midwatch config show".to_owned()];
         (waiting != 0).then(|| point(false, what, &commands))
     });
@@ -285,10 +293,8 @@ fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention
         let due = state.index().ready.get(kind).map_or(0, Queue::len);
         let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let since = span(now.since(order.at));
-        let what = format!(
-            "type {kind} is paused since {since} by {}, {due} due tasks wait{why}",
-            order.by
-        );
+        let what =
+            format!("type {kind} is paused since {since} by {}, {}{why}", order.by, due_wait(due));
         point(false, what, &[format!("midwatch type resume {kind}")])
     })
 }
@@ -417,7 +423,7 @@ mod tests {
         };
         assert_eq!(told(Millis::secs(5), 0), None);
         assert_eq!(told(Millis::secs(70), 1), None);
-        let what = "no worker has been alive for 1 min, and 1 due tasks wait".to_owned();
+        let what = "no worker has been alive for 1 min, and 1 due task waits".to_owned();
         assert_eq!(told(Millis::secs(70), 0), Some((true, what)));
     }
 
@@ -459,7 +465,7 @@ mod tests {
         assert!(told(&state).is_empty());
         let changed = WorkerChanged { worker, kinds: vec!["exec".into()], slots: 1 };
         apply(&mut state, Event::WorkerChanged(changed));
-        let what = "1 due tasks of type fetch_data wait, and no worker can run them";
+        let what = "1 due task of type fetch_data waits, and no worker can run it";
         assert_eq!(told(&state), [what]);
     }
 

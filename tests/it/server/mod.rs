@@ -4,5 +4,6 @@ mod bounds;
 mod document;
 mod fixture;
 mod misuse;
+mod places;
 mod tasks;
 mod workers;
