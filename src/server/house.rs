@@ -58,14 +58,18 @@ impl House {
             what,
             commands: vec![command.to_owned()],
         };
+        // Only a supervisor tells of parked children, and the engine does not outlive it.
+        let try_again = format!("kill -HUP {}", std::os::unix::process::parent_id());
         self.news(|news| {
             let mut points: Vec<_> = news
                 .parked
                 .iter()
                 .map(|(name, how)| {
-                    let what =
-                        format!("{name} keeps ending, and is tried only now and then: {how}");
-                    point(true, what, "midwatch workers")
+                    let what = format!(
+                        "{name} keeps ending, and is tried only now and then: {how}; mend that, \
+                         then SIGHUP to the supervisor starts it at once"
+                    );
+                    point(true, what, &try_again)
                 })
                 .collect();
             if let Some(why) = &news.refused {
@@ -95,13 +99,13 @@ mod tests {
         house.hear("praises w3 for its work");
         house.hear("");
         let told: Vec<_> = house.points().into_iter().map(|point| point.what).collect();
-        assert_eq!(
-            told,
-            [
-                "w1 keeps ending, and is tried only now and then: ended with exit code 3",
-                "w2 keeps ending, and is tried only now and then: ",
-            ]
-        );
+        let expected = ["w1: ended with exit code 3", "w2: "].map(|child| {
+            child.replacen(':', " keeps ending, and is tried only now and then:", 1)
+                + "; mend that, then SIGHUP to the supervisor starts it at once"
+        });
+        assert_eq!(told, expected);
+        let remedy = format!("kill -HUP {}", std::os::unix::process::parent_id());
+        assert!(house.points().iter().all(|point| point.commands == [remedy.as_str()]));
         house.hear("well w1");
         house.hear("well w2");
         assert!(house.points().is_empty());

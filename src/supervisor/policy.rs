@@ -198,6 +198,63 @@ impl Care {
     }
 }
 
+/// Signals to stop that come so close together are one: GNU timeout and some shells send it to the
+/// process and to its group.
+const TWINS_WITHIN: Duration = Duration::from_millis(200);
+
+/// How long the workers have, and then the engine, once they were told to hurry.
+const HURRIED_WITHIN: Duration = Duration::from_secs(5);
+
+/// What one more signal to stop asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urge {
+    /// The workers stop what they run, with its graces; then the engine.
+    Drain,
+    /// The workers kill what they run; then the engine. What still lives at [`Stops::is_overdue`]
+    /// is killed.
+    Hurry,
+    /// All are killed at once.
+    Kill,
+}
+
+/// The signals to stop that have come.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stops {
+    /// The last that counted, and what it asked for.
+    last: Option<(Urge, Now)>,
+}
+
+impl Stops {
+    /// One more has come; `None` when it is the twin of the last one.
+    pub(crate) fn asked(&mut self, now: Now) -> Option<Urge> {
+        let urge = match self.last {
+            Some((_, at)) if now.saturating_sub(at) < TWINS_WITHIN => return None,
+            None => Urge::Drain,
+            Some((Urge::Drain, _)) => Urge::Hurry,
+            Some((Urge::Hurry | Urge::Kill, _)) => Urge::Kill,
+        };
+        self.last = Some((urge, now));
+        Some(urge)
+    }
+
+    /// Whether those that were told to hurry have had their time, and must be killed. Says so once.
+    pub(crate) fn is_overdue(&mut self, now: Now) -> bool {
+        let overdue = self.next_wake().is_some_and(|at| at <= now);
+        if overdue {
+            self.last = Some((Urge::Kill, now));
+        }
+        overdue
+    }
+
+    /// When something must be done if nothing happens before.
+    pub(crate) fn next_wake(&self) -> Option<Now> {
+        match self.last {
+            Some((Urge::Hurry, at)) => Some(at.saturating_add(HURRIED_WITHIN)),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -354,6 +411,36 @@ mod tests {
         care.excuse(secs(3600));
         assert!(!care.is_overdue(secs(3600)));
         assert!(care.is_overdue(secs(3690)));
+    }
+
+    // spec: SUP-007
+    #[test]
+    fn each_further_stop_is_more_urgent_and_a_twin_is_none() {
+        let ms = Duration::from_millis;
+        let mut stops = Stops::default();
+        assert_eq!(stops.asked(secs(1)), Some(Urge::Drain));
+        assert_eq!(stops.asked(secs(1)), None);
+        assert_eq!(stops.asked(secs(1) + ms(199)), None);
+        assert_eq!(stops.next_wake(), None, "a drain takes its time");
+        assert_eq!(stops.asked(secs(1) + ms(200)), Some(Urge::Hurry));
+        assert_eq!(stops.asked(secs(1) + ms(399)), None);
+        assert_eq!(stops.asked(secs(1) + ms(400)), Some(Urge::Kill));
+        assert_eq!(stops.next_wake(), None, "all was done that can be");
+        assert_eq!(stops.asked(secs(2)), Some(Urge::Kill));
+    }
+
+    // spec: SUP-007
+    #[test]
+    fn those_who_hurry_have_five_seconds_and_are_killed_once() {
+        let mut stops = Stops::default();
+        assert!(!stops.is_overdue(secs(1)));
+        stops.asked(secs(1));
+        assert!(!stops.is_overdue(secs(1000)));
+        stops.asked(secs(1000));
+        assert_eq!(stops.next_wake(), Some(secs(1005)));
+        assert!(!stops.is_overdue(secs(1005).saturating_sub(Duration::from_millis(1))));
+        assert!(stops.is_overdue(secs(1005)));
+        assert!(!stops.is_overdue(secs(1006)), "they are killed once");
     }
 
     #[test]

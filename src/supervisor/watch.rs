@@ -2,7 +2,7 @@
 
 use super::charge::{Charge, End, Role, Stir};
 use super::notify::Notify;
-use super::policy::{Care, Now};
+use super::policy::{Care, Now, Stops, Urge};
 use super::sys::{self, Signals};
 use super::{SupervisorError, SupervisorOptions};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -43,6 +43,7 @@ pub(crate) struct Watch {
     engine: Charge,
     workers: Vec<Charge>,
     stage: Stage,
+    stops: Stops,
     /// The engine has served, since this supervisor began.
     has_served: bool,
     begun: Duration,
@@ -81,6 +82,7 @@ impl Watch {
             signals,
             notify,
             stage: Stage::Serving,
+            stops: Stops::default(),
             has_served: false,
             reloading: false,
             status: String::new(),
@@ -108,6 +110,10 @@ impl Watch {
             self.take_signals(now);
             self.reap(now)?;
             self.charges_mut().for_each(|charge| charge.kill_if_silent(now));
+            if self.stops.is_overdue(now) {
+                tracing::warn!("killing those that did not hurry");
+                self.kill_all();
+            }
             if let Some(code) = self.go_on_stopping() {
                 return Ok(code);
             }
@@ -160,7 +166,8 @@ impl Watch {
         let workers = self.workers.iter().filter_map(|worker| worker.next_wake(workers));
         // While the engine is silent its own next sign is what there is to wait for.
         let next_sign = self.next_sign.filter(|_| self.engine.is_fresh(self.now()));
-        workers.chain(self.engine.next_wake(engine)).chain(next_sign).min()
+        let all = workers.chain(self.engine.next_wake(engine)).chain(next_sign);
+        all.chain(self.stops.next_wake()).min()
     }
 
     fn wait(&self, now: Now, planned: Option<Now>) -> Result<(), SupervisorError> {
@@ -272,7 +279,7 @@ impl Watch {
             self.reload(now);
         }
         while self.signals.stop.take() {
-            self.stop();
+            self.stop(now);
         }
     }
 
@@ -285,16 +292,30 @@ impl Watch {
         self.charges_mut().for_each(|charge| charge.reload(now));
     }
 
-    /// The first call drains, the second ends everything at once.
-    fn stop(&mut self) {
+    /// The first call drains, the second has the workers end at once, the third kills all.
+    fn stop(&mut self, now: Now) {
+        match self.stops.asked(now) {
+            Some(Urge::Drain) if matches!(self.stage, Stage::Serving) => {
+                tracing::info!("stopping: the workers first, then the engine");
+                self.begin_stopping(0, true);
+            }
+            Some(Urge::Hurry) => {
+                tracing::warn!("asked to stop once more: the workers kill what they run");
+                self.workers.iter().for_each(|worker| worker.signal(Signal::TERM));
+            }
+            Some(Urge::Kill) => {
+                tracing::warn!("asked to stop yet again: killing all at once");
+                self.kill_all();
+            }
+            Some(Urge::Drain) | None => {}
+        }
+    }
+
+    fn kill_all(&mut self) {
         if let Stage::Stopping { engine_wanted, .. } = &mut self.stage {
             *engine_wanted = false;
-            tracing::warn!("asked to stop once more: killing all at once");
-            self.charges().for_each(|charge| charge.signal(Signal::KILL));
-        } else {
-            tracing::info!("stopping: the workers first, then the engine");
-            self.begin_stopping(0, true);
         }
+        self.charges().for_each(|charge| charge.signal(Signal::KILL));
     }
 
     fn begin_stopping(&mut self, code: u8, engine_wanted: bool) {

@@ -37,6 +37,10 @@ const BEAT_EVERY_MIN: Duration = Duration::from_millis(10);
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 const ORPHANED_WITHIN: Duration = Duration::from_mins(1);
 
+/// How long a worker that was told to end once more goes on killing and handing over. The
+/// supervisor gives it 5 s.
+const HURRIED_WITHIN: Duration = Duration::from_secs(3);
+
 /// Why no more work is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
@@ -84,6 +88,8 @@ pub(super) struct State {
     pub(super) hurt_until: Instant,
     probe_at: Instant,
     pub(super) closing: Closing,
+    /// It was told to end once more: over by then, whatever is left.
+    pub(super) over_at: Option<Instant>,
     /// Since when there is nothing left to do but to hand over ends and leave.
     idle_since: Option<Instant>,
     pub(super) leaving: bool,
@@ -115,6 +121,7 @@ impl State {
             hurt_until: now,
             probe_at: now,
             closing: Closing::No,
+            over_at: None,
             idle_since: None,
             leaving: false,
             offered,
@@ -164,6 +171,7 @@ impl Duty {
             self.despair_of_the_engine(now);
             self.call(now);
             self.end_if_nothing_is_left(now);
+            self.end_if_out_of_time(now);
         }
         Ok(())
     }
@@ -244,6 +252,7 @@ impl Duty {
         if let Some(since) = state.idle_since {
             looks.push(since + self.patience());
         }
+        looks.extend(state.over_at);
         looks.extend(self.despair_at().filter(|at| Instant::now() < *at));
         looks.into_iter().min().unwrap_or_else(|| Instant::now() + Duration::from_hours(1))
     }
@@ -331,6 +340,7 @@ impl Duty {
         self.register();
     }
 
+    /// The first time what runs is stopped with its graces, the second time it is killed.
     fn terminate(&mut self, now: Instant) {
         let again = self.state.closing == Closing::Draining;
         tracing::info!(again, held = self.state.attempts.len(), "told to end");
@@ -342,9 +352,20 @@ impl Duty {
                 attempt.hurry(now);
             }
         }
-        if again {
-            // What the groups leave behind is swept by the engine, which sees our lock free.
-            self.look_at_attempts(now);
+        // Threads cannot be killed but with their process; the third time nothing is waited for.
+        if again && (self.crew.processes().is_none() || self.state.over_at.is_some()) {
+            self.state.is_over = true;
+        } else if again {
+            self.state.over_at = Some(now + HURRIED_WITHIN);
+        }
+    }
+
+    /// What could be neither killed nor handed over in time is swept by the engine, which sees our
+    /// lock free.
+    fn end_if_out_of_time(&mut self, now: Instant) {
+        if self.state.over_at.is_some_and(|at| at <= now) {
+            let (held, lost) = (self.state.attempts.len(), self.state.ends.len());
+            tracing::error!(held, lost, "out of time: what is left here has to run again");
             self.state.is_over = true;
         }
     }

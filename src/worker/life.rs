@@ -266,12 +266,13 @@ impl Duty {
 
     /// Moves one attempt a phase on; false when it has to wait.
     fn move_on(&mut self, fence: Fence, now: Instant) -> bool {
+        let is_hurried = self.state.over_at.is_some();
         let Some(attempt) = self.state.attempts.get_mut(&fence) else { return false };
         let is_read = attempt.sources_open == 0;
         match attempt.phase {
             Phase::Starting | Phase::Running | Phase::Logging => false,
             Phase::Draining(until) => {
-                let over = is_read || until <= now || attempt.is_superseded();
+                let over = is_read || until <= now || is_hurried || attempt.is_superseded();
                 over && self.kill_what_is_left(fence, now)
             }
             Phase::Killing { again, .. } => again <= now && self.kill_what_is_left(fence, now),

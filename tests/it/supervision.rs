@@ -389,18 +389,51 @@ fn an_engine_that_dies_while_workers_drain_comes_back_for_them() {
     assert_eq!((it.count("engine start"), it.count("worker start")), (2, 1));
 }
 
+/// Longer than signals may be apart and still be one.
+const NO_TWIN: Duration = Duration::from_millis(300);
+
 // spec: SUP-007
 #[test]
-fn a_second_sigterm_kills_all_at_once() {
-    let mut it = Supervisor::start("trap 'note term' TERM\nwhile :; do beat; done");
+fn a_second_sigterm_tells_the_workers_again_and_keeps_the_engine_for_them() {
+    let script = r#"
+        [ $role = engine ] && trap 'note term; exit 0' TERM
+        [ $role = worker ] && trap 'note term; [ $(grep -c "worker term" "$DIR/notes") = 2 ] && exit 0' TERM
+        while :; do beat; done
+    "#;
+    let mut it = Supervisor::start(script);
     it.until_both_are_ready();
     it.signal(Signal::TERM);
+    it.signal(Signal::INT);
     it.eventually("the first one was taken", |it| it.count("worker term") == 1);
+    std::thread::sleep(NO_TWIN);
+    assert_eq!(it.count("worker term"), 1, "two at once are one: {}", it.log());
     it.signal(Signal::TERM);
     assert_eq!(it.end().code(), Some(0));
-    assert_eq!(it.count("engine term"), 0);
-    for pid in [it.pids("engine"), it.pids("worker")].concat() {
-        assert!(test_kill_process(pid).is_err(), "{pid:?} still there");
+    let notes = it.notes();
+    let order: Vec<_> = notes.lines().filter(|line| !line.contains("start")).collect();
+    assert_eq!(order, ["worker term", "worker term", "engine term"]);
+}
+
+// spec: SUP-007
+#[test]
+fn who_does_not_hurry_is_killed_in_the_end_or_by_a_third_sigterm() {
+    for third in [true, false] {
+        let mut it = Supervisor::start("trap 'note term' TERM\nwhile :; do beat; done");
+        it.until_both_are_ready();
+        it.signal(Signal::TERM);
+        it.eventually("the first one was taken", |it| it.count("worker term") == 1);
+        std::thread::sleep(NO_TWIN);
+        it.signal(Signal::TERM);
+        it.eventually("the second one was taken", |it| it.count("worker term") == 2);
+        if third {
+            std::thread::sleep(NO_TWIN);
+            it.signal(Signal::TERM);
+        }
+        assert_eq!(it.end().code(), Some(0));
+        assert_eq!(it.count("engine term"), 0);
+        for pid in [it.pids("engine"), it.pids("worker")].concat() {
+            assert!(test_kill_process(pid).is_err(), "{pid:?} still there");
+        }
     }
 }
 

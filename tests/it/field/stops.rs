@@ -4,9 +4,10 @@ use super::house::{CALM, House, is_alive, request, until};
 use midwatch::api::{Acted, History, Submitted};
 use midwatch::kernel::ids::TaskId;
 use midwatch::kernel::status::{Status, Stop};
+use rustix::process::Signal;
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A deaf family: handler, child, and a grandchild in a session of its own, none of which ends
 /// when it is asked to.
@@ -215,4 +216,36 @@ fn no_handler_runs_once_the_answer_said_cancelled() {
     );
     house.check_no_overlap();
     drop(daemon);
+}
+
+// A handler that is deaf, with a child in its group and one in a session of its own: who asks a
+// second time wants an end at once, and an end of all of it.
+#[test]
+fn a_second_sigterm_to_the_daemon_leaves_nothing_of_any_handler() {
+    const DEAF: &str = r#"
+        trap '' TERM
+        sleep 500 & echo $! >"$DIR/child"
+        setsid sleep 502 & echo $! >"$DIR/stranger"
+        echo $$ >"$DIR/leader"
+        sleep 501
+    "#;
+    let lines = "cancel_grace = \"1h\"\nkill_grace = \"1h\"";
+    let house = House::new(CALM, &[("deaf", DEAF, lines)]);
+    let mut daemon = house.daemon();
+    let id = house.submit("deaf", "null");
+    let pids = ["leader", "child", "stranger"]
+        .map(|name| house.until_file(name).trim().parse::<u32>().unwrap());
+    daemon.signal(Signal::TERM);
+    until("the worker drains", || daemon.log().contains("told to end").then_some(()));
+    // Sooner it would be the twin of the first one.
+    std::thread::sleep(Duration::from_millis(300));
+    daemon.signal(Signal::TERM);
+    assert!(daemon.end().success(), "{}", daemon.log());
+    house.check_nothing_lives();
+    for pid in pids {
+        assert!(!is_alive(pid), "{pid} of {pids:?} lives\n{}", house.account());
+    }
+    let _engine = house.engine();
+    assert_eq!(house.task(id).status, Status::Pending);
+    assert!(house.reasons(id).contains(&"worker_shutdown"), "{:?}", house.reasons(id));
 }
