@@ -69,18 +69,23 @@ fn a_connection_that_breaks_after_the_request_leaves_the_outcome_open() {
 
 #[test]
 fn a_kept_connection_that_was_closed_is_replaced_without_a_word() {
-    let (_dir, socket) = server(|number, mut stream| {
+    let (gone, is_gone) = std::sync::mpsc::channel();
+    let (_dir, socket) = server(move |number, mut stream| {
         let mut lines = BufReader::new(stream.try_clone().unwrap());
         // The first connection serves one request only.
         while take_request(&mut lines) {
             respond(&mut stream, "200 OK", &number.to_string());
             if number == 0 {
-                return;
+                break;
             }
         }
+        drop((lines, stream));
+        gone.send(()).unwrap_or_default();
     });
     let client = Blocking::connect(&socket).unwrap();
     assert_eq!(client.get::<u32>("/").unwrap(), 0);
+    // Closed just as a request goes out, its outcome would be unknown.
+    is_gone.recv().unwrap();
     for _ in 0..3 {
         assert_eq!(client.post::<_, u32>("/", &()).unwrap(), 1);
     }
