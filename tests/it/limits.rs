@@ -122,8 +122,10 @@ fn the_number_of_processes_is_bounded() {
     assert_eq!(output(&started), "", "a shell that cannot fork ends");
     bench.sweep(330);
     // A start beyond the bound is the attempt's own failure; the host can start others.
-    let limits = Limits { processes: Some(1), ..limits };
-    let _holds_the_only_place = run(&bench, 331, "sleep 600", limits.clone()).unwrap();
+    let identity = Some(Identity { uid: 54_322, gid: 54_322, groups: vec![], entry: None });
+    let unbounded = Limits { identity, ..Limits::default() };
+    let _holds_the_only_place = run(&bench, 331, "sleep 600", unbounded.clone()).unwrap();
+    let limits = Limits { processes: Some(1), ..unbounded };
     let refused = run(&bench, 332, "true", limits).err().unwrap();
     let StartError::Limit(why) = refused else { panic!("{refused:?}") };
     assert!(why.contains("`processes`"), "{why}");
