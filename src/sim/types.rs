@@ -10,6 +10,9 @@ use crate::kernel::text::Text;
 use crate::kernel::{Change, Command, Edit, NextRun, State, TypeAct};
 use std::collections::BTreeMap;
 
+/// Half a day before the earliest wall clock of a world that has mended.
+const LAST_DATE: u64 = (1 << 41) - 43_200_000;
+
 /// The types of this world.
 const TYPES: [&str; 2] = ["a", "b"];
 
@@ -157,7 +160,8 @@ impl World {
 
     fn draw_edit(&mut self) -> Edit {
         let span = Millis(self.dice.below(4_000) as u64);
-        let at = Timestamp(self.clocks.wall.saturating_add(span.0));
+        // Also where the clock has jumped far ahead, the date lies behind once all has mended.
+        let at = Timestamp(self.clocks.wall.min(LAST_DATE) + span.0);
         let next_run = [None, Some(NextRun::In(span)), Some(NextRun::At(at))][self.dice.below(3)];
         Edit {
             priority: self.dice.one_in(2).then(|| self.dice.below(3) as i32),
