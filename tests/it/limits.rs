@@ -118,7 +118,7 @@ fn the_number_of_processes_is_bounded() {
     let identity = Some(Identity { uid: 54_321, gid: 54_321, groups: vec![], entry: None });
     let limits = Limits { processes: Some(3), identity, ..Limits::default() };
     let script = "i=0; while [ $i -lt 20 ]; do sleep 5 & i=$((i+1)); done 2>/dev/null; echo all";
-    let started = run(&bench, 330, script, limits.clone()).unwrap();
+    let started = run(&bench, 330, script, limits).unwrap();
     assert_eq!(output(&started), "", "a shell that cannot fork ends");
     bench.sweep(330);
     // A start beyond the bound is the attempt's own failure; the host can start others.
