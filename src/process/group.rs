@@ -60,9 +60,7 @@ impl Groups {
     /// Finds the place, or says in words why there is none. `controllers` asks for those of memory
     /// and processes too; without them the groups are still there.
     pub fn find(controllers: bool) -> Result<Self, String> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|e| e.to_string())?;
-        let own = fs::read_to_string("/proc/self/cgroup").map_err(|e| e.to_string())?;
-        let base = place(&mounts, &own)?;
+        let base = own_place()?;
         let probe = base.join(format!("{PREFIX}probe-{}", std::process::id()));
         let shown = base.display();
         make_dir(&probe).map_err(|error| format!("cannot make a group in {shown}: {error}"))?;
@@ -102,21 +100,23 @@ impl Groups {
         }
         Ok(Group { door: open_door(path)?, path: path.to_owned(), keeps })
     }
+}
 
-    /// Removes the groups of this store that are empty and whose fence `is_litter`; what has a
-    /// claim is removed with that.
-    pub fn collect(&self, store: &str, is_litter: impl Fn(Fence) -> bool) -> io::Result<()> {
-        let prefix = format!("{PREFIX}{store}-");
-        for entry in fs::read_dir(&self.base)? {
-            let name = entry?.file_name();
-            let rest = name.to_str().and_then(|name| name.strip_prefix(&prefix));
-            let fence = rest.and_then(|rest| rest.split_once('-')?.1.parse().ok());
-            if fence.is_some_and(|fence| is_litter(Fence(fence))) {
-                remove(&self.base.join(name))?;
-            }
+/// Removes the groups of a store that are empty and whose fence `is_litter`; what has a claim is
+/// removed with that. Where there is no place for groups, none of them is there.
+pub fn collect(store: &str, is_litter: impl Fn(Fence) -> bool) -> io::Result<()> {
+    let Ok(base) = own_place() else { return Ok(()) };
+    let Ok(entries) = fs::read_dir(&base) else { return Ok(()) };
+    let prefix = format!("{PREFIX}{store}-");
+    for entry in entries {
+        let name = entry?.file_name();
+        let rest = name.to_str().and_then(|name| name.strip_prefix(&prefix));
+        let fence = rest.and_then(|rest| rest.split_once('-')?.1.parse().ok());
+        if fence.is_some_and(|fence| is_litter(Fence(fence))) {
+            remove(&base.join(name))?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 /// Store, task and fence: of them the name of a group is made.
@@ -131,6 +131,12 @@ impl Token<'_> {
     fn name(&self) -> String {
         format!("{PREFIX}{}-{}-{}", self.store, self.task, self.fence)
     }
+}
+
+/// Where the groups of attempts belong, as far as the kernel tells.
+fn own_place() -> Result<PathBuf, String> {
+    let read = |path: &str| fs::read_to_string(path).map_err(|error| error.to_string());
+    place(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
 }
 
 /// Where the groups of attempts belong: the directory of our own group, or the one above it where

@@ -8,7 +8,7 @@
 use crate::kernel::State;
 use crate::kernel::ids::Fence;
 use crate::kernel::status::Status;
-use crate::process::{self, Groups};
+use crate::process;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
@@ -52,11 +52,7 @@ impl Litter {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             other => other,
         };
-        let groups = match Groups::find(false) {
-            Ok(groups) => groups.collect(store, |fence| self.covers(fence)),
-            // The worker has said so.
-            Err(_no_groups) => Ok(()),
-        };
+        let groups = process::group::collect(store, |fence| self.covers(fence));
         ours.and(of_others).and(groups)
     }
 
