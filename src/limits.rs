@@ -73,3 +73,31 @@ const _: () = assert!(RESULT_BYTES_MAX < PAYLOAD_BYTES_MAX);
 const _: () = assert!(INPUTS_PER_TURN_MAX <= INPUTS_QUEUED_MAX);
 const _: () = assert!(INPUTS_PER_TURN_MAX <= FORGOTTEN_PER_RECORD_MAX);
 const _: () = assert!(ARCHIVED_AT_ONCE_MAX <= FORGOTTEN_PER_RECORD_MAX);
+
+/// Where JSON first goes more than `most` brackets deep; brackets in strings do not count.
+pub fn deeper_than(json: &[u8], most: usize) -> Option<usize> {
+    // Most JSON has too few brackets to be deep, and counting them is much faster than following
+    // them.
+    let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
+    let pieces = json.chunks(255).map(|piece| usize::from(piece.iter().map(opens).sum::<u8>()));
+    if pieces.sum::<usize>() <= most {
+        return None;
+    }
+    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+    for (place, byte) in json.iter().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                if most < depth {
+                    return Some(place);
+                }
+            }
+            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    None
+}

@@ -7,7 +7,7 @@ use crate::api::{Code, Problem, SubmitRequest};
 use crate::kernel::ids::Millis;
 use crate::kernel::task::TaskSpec;
 use crate::kernel::text::Text;
-use crate::limits::{JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX};
+use crate::limits::{JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, deeper_than};
 use crate::units::{format_size, parse_duration, parse_rfc3339};
 use serde::Deserialize;
 use std::path::PathBuf;
@@ -114,7 +114,8 @@ pub(crate) fn check_json(what: &str, json: &str, bytes_max: usize) -> Result<(),
             format_size(bytes_max as u64)
         ));
     }
-    if let Some((line, column)) = too_deep(json.as_bytes()) {
+    if let Some(place) = deeper_than(json.as_bytes(), JSON_DEPTH_MAX) {
+        let (line, column) = line_and_column(json.as_bytes(), place);
         return refuse(format!(
             "the {what} is nested deeper than {JSON_DEPTH_MAX} at its line {line} column {column}"
         ));
@@ -140,35 +141,6 @@ fn has_half_a_pair(json: &str) -> bool {
         rest = escape.get(if unit.is_some() { 5 } else { 1 }..).unwrap_or_default();
     }
     open
-}
-
-/// Where valid JSON first goes deeper than is allowed.
-fn too_deep(json: &[u8]) -> Option<(usize, usize)> {
-    // Most JSON has too few brackets to be deep, and counting them is much faster than following
-    // them.
-    let opens = |byte: &u8| u8::from(matches!(byte, b'[' | b'{'));
-    if json.chunks(255).map(|piece| usize::from(piece.iter().map(opens).sum::<u8>())).sum::<usize>()
-        <= JSON_DEPTH_MAX
-    {
-        return None;
-    }
-    let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
-    for (place, byte) in json.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                if JSON_DEPTH_MAX < depth {
-                    return Some(line_and_column(json, place));
-                }
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    None
 }
 
 fn line_and_column(json: &[u8], place: usize) -> (usize, usize) {
@@ -232,14 +204,7 @@ mod tests {
     use crate::config::{Config, Handler, Named, Retry, Surroundings};
 
     fn config() -> Config {
-        let around = Surroundings {
-            uid: 0,
-            home: None,
-            config_home: None,
-            state_home: None,
-            runtime_dir: None,
-            system_config: "/nonexistent/midwatch.toml".into(),
-        };
+        let around = Surroundings::default();
         let mut config = Config::load(&Named::default(), &around).unwrap();
         let mut handler = Handler::new(vec!["/bin/true".to_owned()], Retry::default());
         handler.timeout = Some(Millis::secs(600));

@@ -9,6 +9,7 @@ use crate::api::{Progress, StopWord};
 use crate::kernel::ids::Seq;
 use crate::limits::{
     CONTROL_LINE_BYTES_MAX, JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, RESULT_BYTES_MAX,
+    deeper_than,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -56,7 +57,7 @@ impl Line {
             Ok(wire) => {
                 let id = wire.id.filter(|id| id.get().len() <= NAME_BYTES_MAX);
                 let id = id.map(ToOwned::to_owned);
-                let request = if JSON_DEPTH_MAX < depth(line) {
+                let request = if deeper_than(line, JSON_DEPTH_MAX).is_some() {
                     Err(format!("nested deeper than {JSON_DEPTH_MAX}"))
                 } else {
                     Request::from_wire(wire)
@@ -104,26 +105,6 @@ impl Request {
             other => Err(format!("no such op: `{other}`")),
         }
     }
-}
-
-/// How deep the brackets of a JSON text nest; brackets in strings do not count.
-pub(crate) fn depth(text: &[u8]) -> usize {
-    let (mut now, mut deepest) = (0_usize, 0_usize);
-    let (mut in_string, mut escaped) = (false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                now += 1;
-                deepest = deepest.max(now);
-            }
-            b']' | b'}' if !in_string => now = now.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 /// One line back to the handler.
