@@ -70,7 +70,7 @@ impl DirLock {
 
 fn take(file: &mut File) -> Result<(), JournalError> {
     let Err(source) = fs2::FileExt::try_lock_exclusive(file) else { return Ok(()) };
-    if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
+    if is_contended(&source) {
         return Err(JournalError::InUse { pid: holder(file) });
     }
     Err(JournalError::io("lock", LOCK_FILE, source))
@@ -80,10 +80,15 @@ fn take(file: &mut File) -> Result<(), JournalError> {
 fn take_dir(dir: &Path, file: Option<&mut File>) -> Result<Option<File>, JournalError> {
     let Ok(handle) = File::open(dir) else { return Ok(None) };
     let Err(source) = fs2::FileExt::try_lock_exclusive(&handle) else { return Ok(Some(handle)) };
-    if source.raw_os_error() == fs2::lock_contended_error().raw_os_error() {
+    if is_contended(&source) {
         return Err(JournalError::InUse { pid: file.and_then(holder) });
     }
     Ok(None)
+}
+
+/// Whether somebody else holds the lock.
+fn is_contended(error: &std::io::Error) -> bool {
+    error.raw_os_error() == fs2::lock_contended_error().raw_os_error()
 }
 
 fn write_pid(file: &mut File) -> std::io::Result<()> {

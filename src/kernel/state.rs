@@ -176,23 +176,26 @@ impl State {
         if worker.standing != Standing::Alive || slots <= self.held_count(worker.id) {
             return false;
         }
-        let due = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());
         let mut kinds = worker.registration.kinds.iter();
-        kinds.any(|kind| due(kind) && 0 < self.room(rules, kind, now))
+        kinds.any(|kind| self.has_due(kind) && 0 < self.room(rules, kind, now))
+    }
+
+    /// Whether a task of that type is due.
+    fn has_due(&self, kind: &str) -> bool {
+        self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty())
     }
 
     /// Whether a type is as often leased as it may be.
-    pub fn is_saturated(&self, rules: &Rules, kind: &str) -> bool {
+    fn is_saturated(&self, rules: &Rules, kind: &str) -> bool {
         let max = self.bounds(rules, kind).max_running;
         max.is_some_and(|max| usize::try_from(max).unwrap_or(usize::MAX) <= self.leased_count(kind))
     }
 
     /// When after `now` a due task can be dispatched that only the rate of its type holds up.
     pub fn next_rate_free(&self, rules: &Rules, now: LifeTime) -> Option<LifeTime> {
-        let waits = |kind: &str| self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty());
         let held_up = self.types.values().filter(|known| {
             let kind = &*known.kind;
-            known.paused.is_none() && waits(kind) && !self.is_saturated(rules, kind)
+            known.paused.is_none() && self.has_due(kind) && !self.is_saturated(rules, kind)
         });
         let frees = held_up.filter_map(|known| {
             let rate = self.bounds(rules, &known.kind).rate?;

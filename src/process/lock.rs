@@ -52,15 +52,9 @@ impl WorkerLock {
 /// Removes the lock of a worker that is dead. One that is held stays, and so does one that a
 /// worker is about to take: it takes another.
 pub fn remove_if_free(path: &Path) -> io::Result<()> {
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    match fs2::FileExt::try_lock_exclusive(&file) {
-        Ok(()) => fs::remove_file(path),
-        Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => Ok(()),
-        Err(error) => Err(error),
+    match try_lock(path, fs2::FileExt::try_lock_exclusive)? {
+        Tried::Taken(_until_it_is_gone) => fs::remove_file(path),
+        Tried::Held | Tried::Absent => Ok(()),
     }
 }
 
@@ -74,15 +68,29 @@ pub fn is_lock_name(name: &str) -> bool {
 /// Looks with a shared lock for an instant, so it can never take a worker's place; a worker that
 /// starts at that instant waits for it.
 pub fn is_free(path: &Path) -> io::Result<bool> {
+    Ok(!matches!(try_lock(path, fs2::FileExt::try_lock_shared)?, Tried::Held))
+}
+
+/// What became of a try to take somebody else's lock.
+enum Tried {
+    /// There is no such file.
+    Absent,
+    /// Somebody holds it.
+    Held,
+    /// Nobody did; we do, until this is dropped.
+    Taken(File),
+}
+
+fn try_lock(path: &Path, lock: impl Fn(&File) -> io::Result<()>) -> io::Result<Tried> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Tried::Absent),
         Err(error) => return Err(error),
     };
-    match fs2::FileExt::try_lock_shared(&file) {
-        Ok(()) => Ok(true),
+    match lock(&file) {
+        Ok(()) => Ok(Tried::Taken(file)),
         Err(error) if error.raw_os_error() == fs2::lock_contended_error().raw_os_error() => {
-            Ok(false)
+            Ok(Tried::Held)
         }
         Err(error) => Err(error),
     }
