@@ -37,8 +37,8 @@ pub struct Named {
     pub socket: Option<Place>,
 }
 
-/// What the search for the places depends on besides.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What the search for the places depends on besides. By default root, with nothing around it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Surroundings {
     /// The effective user id.
     pub uid: u32,

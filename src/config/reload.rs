@@ -212,10 +212,8 @@ mod tests {
             let around = Surroundings {
                 uid: rustix::process::geteuid().as_raw(),
                 home: Some(dir.path().to_owned()),
-                config_home: None,
-                state_home: None,
-                runtime_dir: None,
                 system_config: dir.path().join("none"),
+                ..Surroundings::default()
             };
             let source = Source { named, around, workers: (None, Some(7)) };
             let config = source.read().unwrap();

@@ -525,16 +525,18 @@ fn as_pid_1_it_reaps_and_stops_like_anywhere_else() {
     fs::write(it.dir.path().join("notes"), "").unwrap();
 }
 
+/// An engine that recovers until it is told that it has.
+const RECOVERS: &str = r#"
+    if [ $role = engine ]; then
+        until [ -e "$DIR/recovered" ]; do printf s >&4; sleep 0.05; done
+    fi
+    beat
+"#;
+
 // spec: SUP-004
 #[test]
 fn an_engine_that_recovers_is_alive_and_not_yet_ready() {
-    let script = r#"
-        if [ $role = engine ]; then
-            until [ -e "$DIR/recovered" ]; do printf s >&4; sleep 0.05; done
-        fi
-        beat
-    "#;
-    let it = Supervisor::start_with(script, &[("SILENT_MS", "2000")]);
+    let it = Supervisor::start_with(RECOVERS, &[("SILENT_MS", "2000")]);
     let begun = Instant::now();
     it.eventually("longer than silence may last", |_| Duration::from_secs(3) < begun.elapsed());
     assert_eq!((it.count("engine start"), it.count("worker start")), (1, 0));
@@ -662,13 +664,7 @@ fn a_reload_is_told_when_it_begins_and_when_every_child_has_read_the_config() {
 // spec: SUP-010
 #[test]
 fn a_long_recovery_asks_the_init_system_for_more_time() {
-    let script = r#"
-        if [ $role = engine ]; then
-            until [ -e "$DIR/recovered" ]; do printf s >&4; sleep 0.05; done
-        fi
-        beat
-    "#;
-    let (it, socket, _dir) = told(script, &[("SILENT_MS", "8000")]);
+    let (it, socket, _dir) = told(RECOVERS, &[("SILENT_MS", "8000")]);
     for _ in 0..2 {
         let before = until(&socket, "EXTEND_TIMEOUT_USEC=8000000");
         assert!(!before.contains(&"READY=1".to_owned()), "{before:?}");

@@ -3,7 +3,7 @@
 use midwatch::engine::{Engine, Input, Output, Start, Ticket, digest, write_snapshot};
 use midwatch::journal::{Host, JournalError, Options, Recovery, SnapshotDone};
 use midwatch::kernel::event::{Actor, Event, Registration};
-use midwatch::kernel::ids::{LifeTime, Millis, Moment, ProcessId, TaskId, Timestamp};
+use midwatch::kernel::ids::{LifeTime, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
 use midwatch::kernel::rules::{Retention, Rules};
 use midwatch::kernel::task::{SecretHash, Task, TaskSpec};
 use midwatch::kernel::verdict::Verb;
@@ -186,13 +186,8 @@ impl House {
     }
 }
 
-/// A new worker with one lease on a new task.
-pub(crate) fn leased(house: &mut House) -> (TaskId, Proof) {
-    leased_as(house, "run")
-}
-
-/// The same with a type of its own, which no task that is there has.
-pub(crate) fn leased_as(house: &mut House, kind: &str) -> (TaskId, Proof) {
+/// A new worker that runs one type.
+pub(crate) fn registered(house: &mut House, kind: &str, slots: u32) -> WorkerId {
     let registration = Registration {
         name: "w1".into(),
         process: ProcessId::default(),
@@ -200,13 +195,23 @@ pub(crate) fn leased_as(house: &mut House, kind: &str) -> (TaskId, Proof) {
         version: "1".into(),
         lock: "w1.lock".into(),
         kinds: vec![kind.into()],
-        slots: 1,
+        slots,
     };
-    let task = house.submit(TaskSpec::new(kind, "null"));
-    let worker = match house.ask_one(Command::Register(registration)) {
+    match house.ask_one(Command::Register(registration)) {
         Ok(Answer::Registered(worker)) => worker,
         other => panic!("{other:?}"),
-    };
+    }
+}
+
+/// A new worker with one lease on a new task.
+pub(crate) fn leased(house: &mut House) -> (TaskId, Proof) {
+    leased_as(house, "run")
+}
+
+/// The same with a type of its own, which no task that is there has.
+pub(crate) fn leased_as(house: &mut House, kind: &str) -> (TaskId, Proof) {
+    let task = house.submit(TaskSpec::new(kind, "null"));
+    let worker = registered(house, kind, 1);
     let lease = Command::Lease { worker, secrets: vec![SECRET] };
     match house.ask_one(lease) {
         Ok(Answer::Leased(leases)) => {

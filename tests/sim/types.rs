@@ -2,14 +2,13 @@
 
 use midwatch::engine::{Input, Ticket};
 use midwatch::journal::Options;
-use midwatch::kernel::event::Registration;
-use midwatch::kernel::ids::{LifeTime, Millis, ProcessId, WorkerId};
+use midwatch::kernel::ids::{LifeTime, Millis, WorkerId};
 use midwatch::kernel::rules::Rules;
 use midwatch::kernel::task::TaskSpec;
 use midwatch::kernel::task_type::{Bounds, Per, Rate};
 use midwatch::kernel::{Answer, Change, Command, Rejection, TypeAct};
 
-use crate::house::{House, SECRET};
+use crate::house::{House, SECRET, registered};
 
 const ONE_A_MINUTE: Rate = Rate { count: 1, per: Per::Minute };
 
@@ -20,18 +19,7 @@ fn house(bounds: Bounds) -> (House, WorkerId) {
     for _ in 0..4 {
         house.submit(TaskSpec::new("job", "null"));
     }
-    let registration = Registration {
-        name: "w1".into(),
-        process: ProcessId::default(),
-        host: "here".into(),
-        version: "1".into(),
-        lock: "w1.lock".into(),
-        kinds: vec!["job".into()],
-        slots: 9,
-    };
-    let Ok(Answer::Registered(worker)) = house.ask_one(Command::Register(registration)) else {
-        panic!("it registers")
-    };
+    let worker = registered(&mut house, "job", 9);
     (house, worker)
 }
 
@@ -83,13 +71,7 @@ fn a_rate_wakes_the_engine_when_it_frees_also_after_a_restart_and_only_for_who_w
 fn a_rate_that_is_free_and_finds_no_taker_does_not_wake_the_engine_again_and_again() {
     let (mut house, worker) = house(Bounds { max_running: None, rate: Some(ONE_A_MINUTE) });
     assert_eq!(wait_for_work(&mut house, worker), Some(1));
-    let registration = Registration {
-        kinds: vec!["another".into()],
-        ..house.state().worker(worker).unwrap().registration.clone()
-    };
-    let Ok(Answer::Registered(other)) = house.ask_one(Command::Register(registration)) else {
-        panic!("it registers")
-    };
+    let other = registered(&mut house, "another", 9);
     assert_eq!(wait_for_work(&mut house, other), None);
     house.pass(Millis::secs(60));
     house.turn(Vec::new());

@@ -235,14 +235,7 @@ fn the_configs_are_good() {
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
         let origin = midwatch::config::Origin::Flag("--config");
         let named = Named { config: Some(Place { path, origin }), ..Named::default() };
-        let around = Surroundings {
-            uid: 0,
-            home: None,
-            config_home: None,
-            state_home: None,
-            runtime_dir: None,
-            system_config: "/nonexistent/midwatch.toml".into(),
-        };
+        let around = Surroundings::default();
         let config = Config::load(&named, &around).unwrap();
         assert_eq!(config.data_dir, Path::new("/var/lib/midwatch"));
         assert!(!config.handlers.is_empty());

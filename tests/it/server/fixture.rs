@@ -24,14 +24,7 @@ pub(super) fn config(dir: &Path) -> Config {
     let origin = midwatch::config::Origin::Flag("--data-dir");
     let named =
         Named { data_dir: Some(Place { path: dir.join("data"), origin }), ..Named::default() };
-    let around = Surroundings {
-        uid: 0,
-        home: None,
-        config_home: None,
-        state_home: None,
-        runtime_dir: None,
-        system_config: "/nonexistent/midwatch.toml".into(),
-    };
+    let around = Surroundings::default();
     let mut config = Config::load(&named, &around).unwrap();
     for kind in ["fetch_data", "render"] {
         let handler = Handler::new(vec!["/bin/true".to_owned()], Retry::default());
