@@ -75,7 +75,7 @@ impl Clocks {
             let passed = Millis(raw.boot.0.saturating_sub(started.boot_clock.0));
             head.started_life.after(passed).max(head.life)
         });
-        let last = Moment { wall: raw.wall, life, service: head.service, dice: 0 };
+        let last = Moment { wall: raw.wall, life, service: head.service, ..Moment::default() };
         Self {
             life_at: life,
             boot_at: raw.boot,
@@ -100,7 +100,7 @@ impl Clocks {
             wall: raw.wall,
             life: self.life_at.after(lived).max(self.last.life),
             service: self.last.service.after(counted),
-            dice: 0,
+            ..Moment::default()
         };
         self.mono_at = raw.mono.max(self.mono_at);
         self.planned = Millis(0);
@@ -188,8 +188,10 @@ mod tests {
                 boot_id: "boot-a".into(),
                 boot_clock: Millis(7_000),
                 next_task: TaskId(1),
+                jump: None,
             }),
             started_life: LifeTime(20_000),
+            ..Head::default()
         }
     }
 

@@ -101,3 +101,21 @@ pub fn deeper_than(json: &[u8], most: usize) -> Option<usize> {
     }
     None
 }
+
+/// Decisions of a schedule that are kept, in memory and in snapshots.
+pub const DECIDED_KEPT: usize = 20;
+
+/// Schedules at once. Each takes about a kilobyte with its last decisions.
+pub const SCHEDULES_MAX: usize = 20_000;
+
+/// Fires of one schedule that wait for a run to end; what comes then is skipped.
+pub const FIRES_QUEUED_MAX: usize = 100;
+
+/// Planned times that one record decides; a schedule that missed more is decided in several.
+pub const PLANNED_PER_RECORD_MAX: u64 = 10_000;
+
+/// Planned times that are remembered as fired when the clock was put back behind them.
+pub const AHEAD_MAX: usize = 10_000;
+
+/// Tasks that one task may wait for.
+pub const AFTER_MAX: usize = 100;

@@ -31,6 +31,7 @@ impl Bench {
             life: LifeTime(self.ms),
             service: ServiceTime(1),
             dice: self.ms,
+            doubtful: false,
         };
         let input = Input::Ask { from: Ticket(0), by: Actor::Daemon, commands };
         let mut answers = Vec::new();
@@ -109,7 +110,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         boot_id: "b".into(),
         boot_clock: Millis(0),
         skipped_ahead: false,
-        dead: Vec::new(),
+        ..Start::default()
     };
     engine.start(start, Moment::default())?;
     let mut bench = Bench { engine, ms: 1 };

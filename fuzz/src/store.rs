@@ -49,7 +49,7 @@ fn write() -> Written {
         boot_id: "boot".into(),
         boot_clock: Millis(0),
         skipped_ahead: false,
-        dead: Vec::new(),
+        ..Start::default()
     };
     let mut digests = BTreeSet::from([digest(&engine.state().image())]);
     let mut held_digests = BTreeSet::from([held(engine.state())]);

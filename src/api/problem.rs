@@ -80,10 +80,14 @@ codes! {
     NoSuchType "no_such_type" 404 3 "There is no such task type",
     /// No worker with that id; it must register anew.
     NoSuchWorker "no_such_worker" 404 3 "There is no such worker",
+    /// No schedule of that name.
+    NoSuchSchedule "no_such_schedule" 404 3 "There is no such schedule",
     /// No log for that attempt.
     NoSuchLog "no_such_log" 404 3 "There is no such log",
     /// The task's status does not allow it.
     WrongStatus "wrong_status" 409 4 "The task's status does not allow this",
+    /// There is a schedule of that name, or the config owns it.
+    ScheduleConflict "schedule_conflict" 409 4 "The schedule does not allow this",
     /// The idempotency key names a task with another type or payload.
     KeyConflict "key_conflict" 409 4 "The key belongs to another submission",
     /// The lease is no longer the caller's.

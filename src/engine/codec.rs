@@ -20,6 +20,8 @@ pub const KIND_WORKER: u16 = 1001;
 pub const KIND_TASK: u16 = 1002;
 /// A task type in a snapshot, of which something is known beyond its tasks.
 pub const KIND_TYPE: u16 = 1003;
+/// A schedule in a snapshot.
+pub const KIND_SCHEDULE: u16 = 1004;
 
 #[derive(Encode)]
 #[cbor(map)]
@@ -123,6 +125,13 @@ kinds! {
     16 TypeLimited,
     17 Edited,
     18 WorkerChanged,
+    19 ClockStepped,
+    20 ScheduleSet,
+    21 ScheduleRemoved,
+    22 SchedulePaused,
+    23 ScheduleResumed,
+    24 Fired,
+    25 Released,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {
@@ -165,6 +174,8 @@ pub enum Kept {
     Task(crate::kernel::task::Task),
     /// A task type.
     Type(crate::kernel::task_type::TaskType),
+    /// A schedule.
+    Schedule(crate::kernel::schedule::Schedule),
 }
 
 /// Reads a snapshot's record.
@@ -174,6 +185,7 @@ pub fn decode_kept(kind: u16, body: &[u8]) -> Result<Kept, CodecError> {
         KIND_WORKER => whole(kind, body).map(Kept::Worker),
         KIND_TASK => whole(kind, body).map(Kept::Task),
         KIND_TYPE => whole(kind, body).map(Kept::Type),
+        KIND_SCHEDULE => whole(kind, body).map(Kept::Schedule),
         _ => Err(CodecError::UnknownKind(kind)),
     }
 }

@@ -8,18 +8,20 @@
 //!
 //! Each function takes its value apart in full, so that a new field stops the build here.
 
+mod schedules;
+
 use super::codec::Kept;
 use super::hex;
 use crate::kernel::event::{
     Checkpointed, Edited, Ended, Event, Forgotten, Heard, Held, Hurried, Leased, Moved, Refused,
-    Registration, Stamp, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
-    WorkerChanged, WorkerJoined, WorkerMoved,
+    Registration, Released, Stamp, Started, StopRequested, Submitted, TypeLimited, TypePaused,
+    TypeResumed, WorkerChanged, WorkerJoined, WorkerMoved,
 };
-use crate::kernel::ids::{ProcessId, Seq, Timestamp};
+use crate::kernel::ids::{ProcessId, Seq, TaskId, Timestamp};
 use crate::kernel::status::{Reason, Stop};
 use crate::kernel::task::{
-    Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task, TaskSpec,
-    Transition, Transitions, Usage,
+    After, Attempt, AttemptEnd, Checkpoint, Extra, Lease, Life, Progress, SecretHash, Task,
+    TaskSpec, Transition, Transitions, Usage,
 };
 use crate::kernel::task_type::{Order, Rate, TaskType};
 use crate::kernel::text::Text;
@@ -69,6 +71,9 @@ pub fn kept_line(form: Form, seq: Seq, kept: &Kept) -> String {
         Kept::Worker(worker) => worker_fields(line.put("event", "snapshot_worker"), worker),
         Kept::Task(task) => task_fields(line.put("event", "snapshot_task"), task),
         Kept::Type(known) => type_fields(line.put("event", "snapshot_type"), known),
+        Kept::Schedule(schedule) => {
+            schedules::schedule_fields(line.put("event", "snapshot_schedule"), schedule)
+        }
     }
     .end()
 }
@@ -79,13 +84,14 @@ fn event_fields(line: Object, event: &Event) -> Object {
         Event::Submitted(Submitted { task, spec, due }) => {
             line.put("task", task.0).object("spec", spec_object(form, spec)).put("due", due.0)
         }
-        Event::Leased(Leased { task, fence, worker, ends, secret, rate }) => line
+        Event::Leased(Leased { task, fence, worker, ends, secret, rate, promoted }) => line
             .put("task", task.0)
             .put("fence", fence.0)
             .put("worker", worker.0)
             .put("ends", ends.0)
             .secret(secret)
-            .maybe_object("rate", rate.map(rate_object)),
+            .maybe_object("rate", rate.map(rate_object))
+            .maybe("promoted", *promoted),
         Event::Heard(Heard { worker, holds }) => {
             line.put("worker", worker.0).list("holds", holds.iter().map(held_object))
         }
@@ -93,11 +99,12 @@ fn event_fields(line: Object, event: &Event) -> Object {
             line.put("task", task.0).put("fence", fence.0).json("data", data)
         }
         Event::Ended(ended) => ended_fields(line, ended),
-        Event::Moved(Moved { task, to, reason, wait }) => line
+        Event::Moved(Moved { task, to, reason, wait, error }) => line
             .put("task", task.0)
             .put("to", to.word())
             .put("reason", reason.word())
-            .maybe("wait", wait.map(|wait| wait.0)),
+            .maybe("wait", wait.map(|wait| wait.0))
+            .maybe("error", error.as_deref()),
         Event::StopRequested(StopRequested { task, stop, max_retry }) => {
             line.put("task", task.0).put("stop", stop.word()).maybe("max_retry", *max_retry)
         }
@@ -116,9 +123,7 @@ fn event_fields(line: Object, event: &Event) -> Object {
             line.put("task", task.0).put("fence", fence.0).put("act", act.word())
         }
         Event::Started(started) => started_fields(line, started),
-        Event::Forgotten(Forgotten { tasks }) => {
-            line.put("tasks", tasks.iter().map(|task| Value::from(task.0)).collect::<Vec<_>>())
-        }
+        Event::Forgotten(Forgotten { tasks }) => line.put("tasks", task_ids(tasks)),
         Event::TypePaused(TypePaused { kind, reason }) => {
             line.put("type", &**kind).maybe("reason", reason.as_deref())
         }
@@ -134,6 +139,13 @@ fn event_fields(line: Object, event: &Event) -> Object {
             .maybe("timeout", timeout.map(|timeout| timeout.0))
             .maybe("due", due.map(|due| due.0))
             .maybe("at", at.map(rfc3339)),
+        Event::Released(Released { task, of }) => line.put("task", task.0).put("of", of.0),
+        Event::ClockStepped(_)
+        | Event::ScheduleSet(_)
+        | Event::ScheduleRemoved(_)
+        | Event::SchedulePaused(_)
+        | Event::ScheduleResumed(_)
+        | Event::Fired(_) => schedules::event_fields(line, event),
     }
 }
 
@@ -149,6 +161,8 @@ fn spec_object(form: Form, spec: &TaskSpec) -> Object {
         key,
         retry_of,
         checkpoint,
+        scheduled,
+        after,
     } = spec;
     Object::of(form)
         .put("type", &**kind)
@@ -161,6 +175,17 @@ fn spec_object(form: Form, spec: &TaskSpec) -> Object {
         .maybe("key", key.as_deref())
         .maybe("retry_of", retry_of.map(|task| task.0))
         .maybe_json("checkpoint", checkpoint.as_deref())
+        .maybe_object("scheduled", scheduled.as_ref().map(schedules::scheduled_object))
+        .maybe_object("after", after.as_ref().map(after_object))
+}
+
+fn after_object(after: &After) -> Object {
+    let After { tasks, any } = after;
+    Object::default().put("tasks", task_ids(tasks)).put("any", *any)
+}
+
+fn task_ids(tasks: &[TaskId]) -> Vec<Value> {
+    tasks.iter().map(|task| Value::from(task.0)).collect()
 }
 
 fn held_object(held: &Held) -> Object {
@@ -211,11 +236,12 @@ fn type_names(kinds: &[Text]) -> Vec<Value> {
 }
 
 fn started_fields(line: Object, started: &Started) -> Object {
-    let Started { version, boot_id, boot_clock, next_task } = started;
+    let Started { version, boot_id, boot_clock, next_task, jump } = started;
     line.put("version", &**version)
         .put("boot_id", &**boot_id)
         .put("boot_clock", boot_clock.0)
         .put("next_task", next_task.0)
+        .maybe_object("jump", jump.as_ref().map(schedules::jump_object))
 }
 
 fn process_object(process: &ProcessId) -> Object {
@@ -233,7 +259,8 @@ fn progress_object(progress: &Progress) -> Object {
 }
 
 fn head_fields(line: Object, head: &Head) -> Object {
-    let Head { seq, wall, life, service, next_task, started, started_life } = head;
+    let Head { seq, wall, life, service, next_task, started, started_life, jump, steps, last_step } =
+        head;
     let started = started.as_ref().map(|started| started_fields(Object::default(), started));
     line.put("last_seq", seq.0)
         .instant("wall", *wall)
@@ -242,6 +269,9 @@ fn head_fields(line: Object, head: &Head) -> Object {
         .put("next_task", next_task.0)
         .maybe_object("started", started)
         .put("started_life", started_life.0)
+        .maybe_object("jump", jump.as_ref().map(schedules::jump_object))
+        .maybe("steps", *steps)
+        .maybe_object("last_step", last_step.as_ref().map(schedules::jump_object))
 }
 
 fn worker_fields(line: Object, worker: &Worker) -> Object {
@@ -310,12 +340,15 @@ fn task_fields(line: Object, task: &Task) -> Object {
 }
 
 fn extra_object(extra: &Extra) -> Object {
-    let Extra { key, retry_of, at, by } = extra;
+    let Extra { key, retry_of, at, by, scheduled, after, open } = extra;
     Object::default()
         .maybe("key", key.as_deref())
         .maybe("retry_of", retry_of.map(|task| task.0))
         .maybe("at", at.map(rfc3339))
         .maybe("by", by.as_ref().map(ToString::to_string))
+        .maybe_object("scheduled", scheduled.as_ref().map(schedules::scheduled_object))
+        .maybe_object("after", after.as_ref().map(after_object))
+        .maybe("open", open.as_deref().map(task_ids))
 }
 
 fn life_object(form: Form, life: &Life) -> Object {

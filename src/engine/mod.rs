@@ -10,6 +10,7 @@ pub mod check;
 pub mod codec;
 mod compaction;
 pub mod dump;
+mod fires;
 mod image;
 mod queue;
 mod rebuild;
@@ -19,10 +20,12 @@ mod start;
 mod turn;
 
 pub use compaction::{Compacted, compact};
+pub use fires::arrangement;
 pub use image::{digest, for_each_record, hex, write_snapshot};
 pub use rebuild::{Fold, Piece, Rebuild, Rebuilding};
 pub use start::Start;
 
+use fires::Firing;
 use retention::Leaving;
 
 use crate::journal::disk::Disk;
@@ -95,6 +98,13 @@ pub enum Input {
     },
     /// A snapshot was written, or not.
     SnapshotWritten(Result<SnapshotDone, JournalError>),
+    /// The wall clock was put forward or back since the turn before.
+    ClockStepped {
+        /// What it would show without the step.
+        from: Timestamp,
+        /// What it shows.
+        to: Timestamp,
+    },
 }
 
 /// Everything the engine can ask for.
@@ -196,6 +206,9 @@ pub struct Engine<D: Disk> {
     snapshot_after: u64,
     snapshot_running: bool,
     leaving: Leaving,
+    firing: Firing,
+    /// Schedules of the config that could not be set at the start, and why.
+    refused_schedules: Vec<(Text, Rejection)>,
     /// When it was last seen that the journal's file still has its name.
     there: LifeTime,
     /// Bytes of the last snapshot.
@@ -255,6 +268,8 @@ impl<D: Disk> Engine<D> {
             snapshot_after: SNAPSHOT_AFTER,
             snapshot_running: false,
             leaving: Leaving::default(),
+            firing: Firing::default(),
+            refused_schedules: Vec::new(),
             there: LifeTime(0),
             snapshot_bytes: recovery.snapshot.map_or(0, |snapshot| snapshot.bytes),
             sync_left: None,
@@ -274,6 +289,11 @@ impl<D: Disk> Engine<D> {
     /// The journal, for its figures.
     pub const fn journal(&self) -> &Journal<D> {
         &self.journal
+    }
+
+    /// Schedules of the config that could not be set at the start, and why.
+    pub fn refused_schedules(&self) -> &[(Text, Rejection)] {
+        &self.refused_schedules
     }
 
     /// The rules in force.

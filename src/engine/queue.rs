@@ -67,10 +67,12 @@ impl<D: Disk> Engine<D> {
         let standing = self.state.workers().filter_map(|worker| self.next_standing(worker));
         let lease_end = self.next_lease_end();
         let service = standing.map(|(at, _)| at).chain(lease_end).chain(self.flush_at).min();
-        let (due, wall) = self.state.next_due();
+        let (due, at) = self.state.next_due();
+        let (planned, fire_again) = self.next_fire();
         let sync = self.sync_left.map(|left| self.turned.after(millis(left)));
-        let waits = due.into_iter().chain(self.first_patience()).chain(sync);
+        let waits = due.into_iter().chain(self.first_patience()).chain(sync).chain(fire_again);
         let life = waits.chain(self.next_rate_free()).min();
+        let wall = at.into_iter().chain(planned).min();
         Wake { service, life, wall, unhurried: self.next_leave(), now: self.again }
     }
 

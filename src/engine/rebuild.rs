@@ -7,9 +7,10 @@ use crate::defect::Defect;
 use crate::journal::{Record, Replay};
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::Seq;
+use crate::kernel::schedule::Schedule;
 use crate::kernel::task_type::TaskType;
 use crate::kernel::text::Text;
-use crate::kernel::{Head, Image, State, Table, Worker, apply};
+use crate::kernel::{Head, Image, Shared, State, Table, Worker, apply};
 use std::collections::BTreeMap;
 
 /// One record, decoded.
@@ -28,11 +29,15 @@ impl Piece {
     }
 
     /// The type of the task that it brings.
-    pub const fn kind_mut(&mut self) -> Option<&mut Text> {
+    pub fn kind_mut(&mut self) -> Option<&mut Text> {
         match self {
             Self::Kept(Kept::Task(task)) => Some(&mut task.kind),
             Self::Event(_, Event::Submitted(submitted)) => Some(&mut submitted.spec.kind),
-            Self::Kept(Kept::Head(_) | Kept::Worker(_) | Kept::Type(_)) | Self::Event(..) => None,
+            Self::Event(_, Event::Fired(fired)) => {
+                fired.task.as_mut().map(|submitted| &mut submitted.spec.kind)
+            }
+            Self::Kept(Kept::Head(_) | Kept::Worker(_) | Kept::Type(_) | Kept::Schedule(_))
+            | Self::Event(..) => None,
         }
     }
 
@@ -64,6 +69,7 @@ pub struct Fold {
     tasks: Table,
     workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
     types: BTreeMap<Text, TaskType>,
+    schedules: BTreeMap<Text, Shared<Schedule>>,
     state: Option<State>,
 }
 
@@ -77,6 +83,9 @@ impl Fold {
             }
             Piece::Kept(Kept::Type(known)) => {
                 self.types.insert(known.kind.clone(), known);
+            }
+            Piece::Kept(Kept::Schedule(schedule)) => {
+                self.schedules.insert(schedule.name.clone(), Shared::new(schedule));
             }
             Piece::Kept(Kept::Task(mut task)) => {
                 if Defect::ForgetCheckpoint.is_on() {
@@ -110,6 +119,7 @@ impl Fold {
                 tasks: std::mem::take(&mut self.tasks),
                 workers: std::mem::take(&mut self.workers),
                 types: std::mem::take(&mut self.types),
+                schedules: std::mem::take(&mut self.schedules),
             })
         })
     }

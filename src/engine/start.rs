@@ -5,16 +5,21 @@ use crate::defect::Defect;
 use crate::journal::JournalError;
 use crate::journal::disk::Disk;
 use crate::kernel::Command;
-use crate::kernel::event::{Actor, Event, Started};
-use crate::kernel::ids::{Millis, Moment, TaskId, WorkerId};
+use crate::kernel::event::{Actor, Event, Jump, Started};
+use crate::kernel::ids::{Millis, Moment, TaskId, Timestamp, WorkerId};
+use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::status::{Reason, Status};
 use crate::kernel::text::Text;
+use std::collections::BTreeMap;
 
 /// After a start that may have lost ids already handed out, the next one is this much larger.
 const SKIP: u64 = 1 << 20;
 
+/// A shorter absence is none.
+const ABSENCE_MIN: Millis = Millis::secs(1);
+
 /// What the host knows when the engine starts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Version of the program.
     pub version: Text,
@@ -26,6 +31,10 @@ pub struct Start {
     pub skipped_ahead: bool,
     /// Registered workers that are known to be dead: `host_rebooted` or `worker_crash`.
     pub dead: Vec<(WorkerId, Reason)>,
+    /// What the wall clock would show without a step since the last record, and what it shows.
+    pub stepped: Option<(Timestamp, Timestamp)>,
+    /// The schedules of the config; none leaves them as they are.
+    pub schedules: Option<BTreeMap<Text, ScheduleSpec>>,
 }
 
 impl<D: Disk> Engine<D> {
@@ -38,7 +47,8 @@ impl<D: Disk> Engine<D> {
     /// # After a crash
     /// The same is done again, from wherever it stopped.
     pub fn start(&mut self, start: Start, mut now: Moment) -> Result<Vec<Output<D>>, JournalError> {
-        let Start { version, boot_id, boot_clock, skipped_ahead, mut dead } = start;
+        let Start { version, boot_id, boot_clock, skipped_ahead, mut dead, stepped, schedules } =
+            start;
         if Defect::ExpireInAbsence.is_on() {
             let away = now.life.since(self.state.head().life);
             let over =
@@ -49,7 +59,8 @@ impl<D: Disk> Engine<D> {
         let known = self.state.next_task().0.max(1);
         let skips = skipped_ahead && !Defect::ReuseTaskIds.is_on();
         let next_task = TaskId(known.saturating_add(if skips { SKIP } else { 0 }));
-        let started = Started { version, boot_id, boot_clock, next_task };
+        let jump = self.absence(now);
+        let started = Started { version, boot_id, boot_clock, next_task, jump };
         self.record(vec![Event::Started(started)], &Actor::Daemon, now)?;
         for (worker, reason) in dead {
             let held: Vec<_> = self.state.held(worker).map(|task| task.id).collect();
@@ -60,12 +71,27 @@ impl<D: Disk> Engine<D> {
             }
         }
         self.bury_the_exhausted(&mut now)?;
+        if let Some((from, to)) = stepped {
+            let step = Command::StepClock { from, to };
+            self.carry_out(&step, &Actor::Daemon, &mut now).map(drop)?;
+        }
+        if let Some(wanted) = schedules {
+            self.refused_schedules = self.arrange(&wanted, &mut now)?;
+        }
         let workers: Vec<_> = self.state.workers().map(|worker| worker.id).collect();
         self.heard.extend(workers.into_iter().map(|worker| (worker, now.service)));
         self.commit()?;
         // Under any policy: the next start skips ahead from the ids that this one durably names.
         self.journal.sync()?;
         Ok(std::mem::take(&mut self.outbox))
+    }
+
+    /// The stretch of wall time since the last record: should the clock be put back into it, then
+    /// it was wrong at this start.
+    fn absence(&self, now: Moment) -> Option<Jump> {
+        let from = self.state.head().wall;
+        let long = from.after(ABSENCE_MIN) <= now.wall && self.rules.plausible_since <= from;
+        long.then_some(Jump { from, to: now.wall })
     }
 
     /// After a reboot nothing of an attempt can live: no sweep is needed.

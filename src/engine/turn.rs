@@ -48,6 +48,7 @@ impl<D: Disk> Engine<D> {
             self.take(input, &mut now)?;
         }
         self.time_passes(&mut now)?;
+        self.fire_schedules(&mut now)?;
         self.serve_waiters(&mut now)?;
         let urgent = self.urgent && !Defect::PublishBeforeCommit.is_on();
         if urgent || self.flush_at.is_some_and(|at| at <= now.service) {
@@ -95,6 +96,10 @@ impl<D: Disk> Engine<D> {
             }
             Input::Archived { tasks, written } => self.archived(tasks, written, now),
             Input::SnapshotWritten(written) => self.snapshot_written(written),
+            Input::ClockStepped { from, to } => {
+                let command = Command::StepClock { from, to };
+                self.carry_out(&command, &Actor::Daemon, now).map(drop)
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! The only writer of the state: one event at a time, live and in replay alike.
 
+mod schedules;
+
 use super::event::{
-    Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused, Stamp,
-    Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused, TypeResumed,
-    WorkerChanged, WorkerJoined, WorkerMoved,
+    Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused,
+    Released, Stamp, Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused,
+    TypeResumed, WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
 use super::shared::Shared;
@@ -75,6 +77,13 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
             Ok(())
         }
         Event::Edited(event) => edited(state, stamp, event),
+        Event::ClockStepped(event) => schedules::clock_stepped(state, event),
+        Event::ScheduleSet(event) => schedules::set(state, stamp, event),
+        Event::ScheduleRemoved(event) => schedules::removed(state, event),
+        Event::SchedulePaused(event) => schedules::paused(state, stamp, event),
+        Event::ScheduleResumed(event) => schedules::resumed(state, stamp, event),
+        Event::Fired(event) => schedules::fired(state, stamp, event),
+        Event::Released(event) => released(state, stamp, event),
     }
     .map_err(|problem| match problem {
         Problem::Edge(task, edge) => IllegalEvent::Edge { task, edge },
@@ -104,12 +113,18 @@ impl State {
             return Err(unfit(format!("there is no task {id}")));
         };
         self.index.remove(task);
+        let had_ended = task.status.is_terminal();
         task.updated = stamp.wall;
         change(task);
         // The clock of the event counts: a task made due by it is due.
         self.seen.life = self.seen.life.max(stamp.life);
         self.seen.wall = stamp.wall;
         self.index.insert(task, self.seen);
+        if let Some(scheduled) = task.scheduled() {
+            let name = scheduled.schedule.clone();
+            let ended = (!had_ended && task.status.is_terminal()).then_some(task.status);
+            self.run_changed(&name, ended, stamp);
+        }
         Ok(())
     }
 
@@ -196,6 +211,9 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
         retry_of: spec.retry_of,
         at: spec.at,
         by: Some(stamp.by.clone()).filter(|by| *by != super::event::Actor::Daemon),
+        scheduled: spec.scheduled.clone(),
+        after: spec.after.clone(),
+        open: spec.after.as_ref().map(|after| after.tasks.clone()),
     };
     let carried = spec.checkpoint.as_ref().map(|data| Life {
         checkpoint: Some(Checkpoint { data: data.clone(), at: stamp.wall, seq: stamp.seq }),
@@ -223,11 +241,24 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
     state.index.insert(&task, state.seen);
     state.tasks.insert(task);
     state.head.next_task = TaskId(id.0.saturating_add(1));
+    if let Some(scheduled) = &spec.scheduled {
+        state.run_changed(&scheduled.schedule, None, stamp);
+    }
     Ok(())
 }
 
+/// A task that another one waited for ended as hoped.
+fn released(state: &mut State, stamp: &Stamp, event: &Released) -> Applied {
+    let Released { task: id, of } = event;
+    let task = state.known(*id)?;
+    if !task.open().contains(of) {
+        return Err(unfit(format!("task {id} does not wait for task {of}")));
+    }
+    state.change(*id, stamp, |task| task.release(*of))
+}
+
 fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
-    let Leased { task: id, fence, worker, ends, secret, rate } = event;
+    let Leased { task: id, fence, worker, ends, secret, rate, promoted: _ } = event;
     if fence.0 != stamp.seq.0 && !Defect::ReuseTokens.is_on() {
         return Err(unfit(format!("token {fence} in the record with sequence {}", stamp.seq)));
     }
@@ -344,7 +375,7 @@ fn ended(state: &mut State, stamp: &Stamp, event: &Ended) -> Applied {
 }
 
 fn moved(state: &mut State, stamp: &Stamp, event: &Moved) -> Applied {
-    let Moved { task: id, to, reason, wait } = event;
+    let Moved { task: id, to, reason, wait, error } = event;
     let task = state.known(*id)?;
     check_edge(task, *to, *reason)?;
     if task.status == Status::Running && *to != Status::Lost {
@@ -355,7 +386,10 @@ fn moved(state: &mut State, stamp: &Stamp, event: &Moved) -> Applied {
     }
     state.change(*id, stamp, |task| {
         let was = task.status;
-        enter(task, stamp, *to, *reason, &Line { wait: *wait, note: None });
+        enter(task, stamp, *to, *reason, &Line { wait: *wait, note: error.as_ref() });
+        if error.is_some() {
+            life(task).error.clone_from(error);
+        }
         match (was, *to) {
             (Status::Lost, Status::Running) => {}
             (Status::Lost, _) => {
@@ -469,6 +503,7 @@ fn started(state: &mut State, stamp: &Stamp, event: &Started) -> Applied {
         return Err(unfit(format!("the next task would be {} again", event.next_task)));
     }
     state.head.next_task = event.next_task;
+    schedules::started(state, stamp, event);
     state.head.started = Some(event.clone());
     state.head.started_life = stamp.life;
     if Defect::ForgetLimits.is_on() {

@@ -6,6 +6,7 @@
 use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
+use super::schedule::{Origin, Passed, ScheduleSpec, Scheduled};
 use super::status::{Outcome, Reason, Status, Stop};
 use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::task_type::Rate;
@@ -25,6 +26,9 @@ pub enum Actor {
     /// A worker.
     #[n(2)]
     Worker(#[n(0)] WorkerId),
+    /// Something from outside that makes tasks: `inbox`, `hook deploy`.
+    #[n(3)]
+    Trigger(#[n(0)] Text),
 }
 
 impl fmt::Display for Actor {
@@ -33,6 +37,7 @@ impl fmt::Display for Actor {
             Self::Daemon => f.write_str("daemon"),
             Self::User(uid) => write!(f, "uid {uid}"),
             Self::Worker(worker) => write!(f, "worker {worker}"),
+            Self::Trigger(trigger) => f.write_str(trigger),
         }
     }
 }
@@ -91,6 +96,20 @@ pub enum Event {
     TypeLimited(TypeLimited),
     /// A waiting task was changed by a person.
     Edited(Edited),
+    /// The wall clock was put forward or back.
+    ClockStepped(ClockStepped),
+    /// A schedule was made or changed.
+    ScheduleSet(ScheduleSet),
+    /// A schedule was removed.
+    ScheduleRemoved(ScheduleRemoved),
+    /// A schedule does not fire any more.
+    SchedulePaused(SchedulePaused),
+    /// A paused schedule fires again.
+    ScheduleResumed(ScheduleResumed),
+    /// Planned times of a schedule were decided; where one was fired, its task was made.
+    Fired(Fired),
+    /// A task that another one waited for ended as hoped.
+    Released(Released),
 }
 
 /// A task was submitted.
@@ -130,6 +149,9 @@ pub struct Leased {
     /// The rate of its type, which counts this dispatch.
     #[n(5)]
     pub rate: Option<Rate>,
+    /// Set where it was taken out of turn, for it had waited too long.
+    #[n(6)]
+    pub promoted: Option<bool>,
 }
 
 /// A worker told what it holds.
@@ -235,6 +257,9 @@ pub struct Moved {
     /// The wait until the next run, where there is one.
     #[n(3)]
     pub wait: Option<Millis>,
+    /// The error, where it ends without an attempt.
+    #[n(4)]
+    pub error: Option<Text>,
 }
 
 /// A person asked for a running task to stop.
@@ -426,6 +451,131 @@ pub struct Started {
     /// already handed out.
     #[n(3)]
     pub next_task: TaskId,
+    /// The stretch of wall time that nobody lived through, if there was one: from the last record
+    /// to this one.
+    #[n(4)]
+    pub jump: Option<Jump>,
+}
+
+/// A stretch of wall time that was passed over, by a step of the clock or by an absence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Jump {
+    /// The last wall time before it.
+    #[n(0)]
+    pub from: Timestamp,
+    /// The first one after it.
+    #[n(1)]
+    pub to: Timestamp,
+}
+
+/// The wall clock was put forward or back.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ClockStepped {
+    /// What it would show without the step.
+    #[n(0)]
+    pub from: Timestamp,
+    /// What it shows.
+    #[n(1)]
+    pub to: Timestamp,
+    /// The stretch that counts as passed over from now on.
+    #[n(2)]
+    pub jump: Option<Jump>,
+    /// Set where the step takes back what a jump had opened: planned times that were decided in it
+    /// without a run are open again.
+    #[n(3)]
+    pub reopens: Option<bool>,
+}
+
+/// A schedule was made or changed.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ScheduleSet {
+    /// Its name.
+    #[n(0)]
+    pub name: Text,
+    /// What is wanted.
+    #[n(1)]
+    pub spec: ScheduleSpec,
+    /// Where it comes from.
+    #[n(2)]
+    pub origin: Origin,
+    /// The planned time that is decided next; absent where nothing is planned.
+    #[n(3)]
+    pub next: Option<Timestamp>,
+    /// Set where it fires at the same times as before: what was decided stays so.
+    #[n(4)]
+    pub keeps: Option<bool>,
+}
+
+/// A schedule was removed. Its tasks stay.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ScheduleRemoved {
+    /// Its name.
+    #[n(0)]
+    pub name: Text,
+}
+
+/// A schedule does not fire any more; what it made goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct SchedulePaused {
+    /// Its name.
+    #[n(0)]
+    pub name: Text,
+    /// Why, where it was said.
+    #[n(1)]
+    pub reason: Option<Text>,
+}
+
+/// A paused schedule fires again; what was planned meanwhile is not made up for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct ScheduleResumed {
+    /// Its name.
+    #[n(0)]
+    pub name: Text,
+    /// The planned time that is decided next.
+    #[n(1)]
+    pub next: Option<Timestamp>,
+}
+
+/// Planned times of a schedule were decided.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Fired {
+    /// The schedule.
+    #[n(0)]
+    pub schedule: Text,
+    /// What became of which planned times, in their order.
+    #[n(1)]
+    pub passed: Vec<Passed>,
+    /// The task that was made. Its `scheduled` says for which time.
+    #[n(2)]
+    pub task: Option<Submitted>,
+    /// The planned time that is decided next.
+    #[n(3)]
+    pub next: Option<Timestamp>,
+    /// Nothing up to here is decided again.
+    #[n(4)]
+    pub decided: Timestamp,
+    /// The fires that wait afterwards, where that changed.
+    #[n(5)]
+    pub queued: Option<Vec<Scheduled>>,
+}
+
+/// A task that another one waited for ended as hoped.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct Released {
+    /// The task that waited.
+    #[n(0)]
+    pub task: TaskId,
+    /// The task that ended.
+    #[n(1)]
+    pub of: TaskId,
 }
 
 /// Ended tasks left the state, as retention has it; nothing of them is known any more.
@@ -528,6 +678,8 @@ impl Event {
             Self::Hurried(event) => Some(event.task),
             Self::Refused(event) => Some(event.task),
             Self::Edited(event) => Some(event.task),
+            Self::Fired(event) => event.task.as_ref().map(|submitted| submitted.task),
+            Self::Released(event) => Some(event.task),
             Self::Heard(_)
             | Self::WorkerJoined(_)
             | Self::WorkerMoved(_)
@@ -536,7 +688,12 @@ impl Event {
             | Self::Forgotten(_)
             | Self::TypePaused(_)
             | Self::TypeResumed(_)
-            | Self::TypeLimited(_) => None,
+            | Self::TypeLimited(_)
+            | Self::ClockStepped(_)
+            | Self::ScheduleSet(_)
+            | Self::ScheduleRemoved(_)
+            | Self::SchedulePaused(_)
+            | Self::ScheduleResumed(_) => None,
         }
     }
 
@@ -551,11 +708,46 @@ impl Event {
         Some(kind)
     }
 
+    /// The schedule that the event is about.
+    pub const fn schedule(&self) -> Option<&Text> {
+        match self {
+            Self::ScheduleSet(ScheduleSet { name, .. })
+            | Self::ScheduleRemoved(ScheduleRemoved { name })
+            | Self::SchedulePaused(SchedulePaused { name, .. })
+            | Self::ScheduleResumed(ScheduleResumed { name, .. })
+            | Self::Fired(Fired { schedule: name, .. }) => Some(name),
+            Self::Submitted(_)
+            | Self::Leased(_)
+            | Self::Heard(_)
+            | Self::Checkpointed(_)
+            | Self::Ended(_)
+            | Self::Moved(_)
+            | Self::StopRequested(_)
+            | Self::Hurried(_)
+            | Self::WorkerJoined(_)
+            | Self::WorkerMoved(_)
+            | Self::WorkerChanged(_)
+            | Self::Refused(_)
+            | Self::Started(_)
+            | Self::Forgotten(_)
+            | Self::TypePaused(_)
+            | Self::TypeResumed(_)
+            | Self::TypeLimited(_)
+            | Self::Edited(_)
+            | Self::ClockStepped(_)
+            | Self::Released(_) => None,
+        }
+    }
+
     /// Whether it must be on disk as soon as can be, for an answer rests on it. Losing a heartbeat
     /// only shortens a lease, and a restart adds a grace; what was forgotten and is there again is
-    /// forgotten again.
+    /// forgotten again; a planned time whose decision made nothing is decided again.
     pub const fn is_durable(&self) -> bool {
-        !matches!(self, Self::Heard(_) | Self::Forgotten(_))
+        match self {
+            Self::Heard(_) | Self::Forgotten(_) => false,
+            Self::Fired(fired) => fired.task.is_some() || fired.queued.is_some(),
+            _ => true,
+        }
     }
 
     /// The event's name in dumps and streams.
@@ -579,6 +771,13 @@ impl Event {
             Self::TypeResumed(_) => "type_resumed",
             Self::TypeLimited(_) => "type_limited",
             Self::Edited(_) => "edited",
+            Self::ClockStepped(_) => "clock_stepped",
+            Self::ScheduleSet(_) => "schedule_set",
+            Self::ScheduleRemoved(_) => "schedule_removed",
+            Self::SchedulePaused(_) => "schedule_paused",
+            Self::ScheduleResumed(_) => "schedule_resumed",
+            Self::Fired(_) => "fired",
+            Self::Released(_) => "released",
         }
     }
 }

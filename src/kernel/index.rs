@@ -3,8 +3,9 @@
 //! Each task's entries follow from the task alone, so a change is: take its entries out, change
 //! it, put its entries in. No hot path walks all tasks; each looks at the front of one set.
 
-use super::ids::{LifeTime, ServiceTime, TaskId, Timestamp, WorkerId};
+use super::ids::{LifeTime, Millis, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
+use super::schedule::Schedule;
 use super::status::Status;
 use super::task::Task;
 use super::text::Text;
@@ -104,6 +105,16 @@ pub struct Index {
     pub ended_keyed: BTreeSet<(LifeTime, TaskId)>,
     /// The sum of [`Task::bytes`].
     pub bytes: u64,
+    /// Due tasks that waited for a wall time, by that time.
+    pub dated_ready: BTreeSet<(Timestamp, TaskId)>,
+    /// Tasks that have not ended, by the schedule that made them.
+    pub live: BTreeMap<Text, BTreeSet<TaskId>>,
+    /// Schedules by their next planned time, where the wall clock says it.
+    pub calendar: BTreeSet<(Timestamp, Text)>,
+    /// The same where it is counted in elapsed time.
+    pub elapsed: BTreeSet<(Timestamp, Text)>,
+    /// Schedules whose next queued fire has room now.
+    pub fires: BTreeSet<Text>,
 }
 
 /// The clocks as far as the state has seen them; they decide whether a waiting task is due.
@@ -134,6 +145,36 @@ impl Index {
         if task.status.is_waiting() {
             self.insert_waiting(task, seen);
         }
+        if let Some(scheduled) = task.scheduled().filter(|_| !task.status.is_terminal()) {
+            self.live.entry(scheduled.schedule.clone()).or_default().insert(task.id);
+        }
+    }
+
+    /// Puts the entries of a schedule in; its tasks are in already.
+    pub(super) fn insert_schedule(&mut self, schedule: &Schedule) {
+        if schedule.paused.is_some() {
+            return;
+        }
+        if let Some(next) = schedule.next {
+            self.planned(schedule).insert((next, schedule.name.clone()));
+        }
+        let live = self.live.get(&*schedule.name).map_or(0, BTreeSet::len);
+        let max = usize::try_from(schedule.spec.max_instances).unwrap_or(usize::MAX);
+        if !schedule.queued.is_empty() && live < max {
+            self.fires.insert(schedule.name.clone());
+        }
+    }
+
+    /// Takes the entries of a schedule out.
+    pub(super) fn remove_schedule(&mut self, schedule: &Schedule) {
+        if let Some(next) = schedule.next {
+            self.planned(schedule).remove(&(next, schedule.name.clone()));
+        }
+        self.fires.remove(&*schedule.name);
+    }
+
+    fn planned(&mut self, schedule: &Schedule) -> &mut BTreeSet<(Timestamp, Text)> {
+        if schedule.spec.plan.is_elapsed() { &mut self.elapsed } else { &mut self.calendar }
     }
 
     /// Counts a task of that status. An empty tally is kept: types are few, and come back.
@@ -157,7 +198,10 @@ impl Index {
             None if seen.life < task.due => {
                 self.sleeping.insert((task.due, task.id));
             }
-            _ => self.insert_ready(task),
+            at => {
+                self.dated_ready.extend(at.map(|at| (at, task.id)));
+                self.insert_ready(task);
+            }
         }
     }
 
@@ -215,12 +259,26 @@ impl Index {
                 self.held.remove(&lease.worker);
             }
         }
-        if task.status.is_waiting() && !self.remove_ready(task) {
-            self.sleeping.remove(&(task.due, task.id));
-            if let Some(at) = task.at() {
-                self.dated.remove(&(at, task.id));
+        if task.status.is_waiting() {
+            let ready = self.remove_ready(task);
+            match task.at().map(|at| (at, task.id)) {
+                Some(entry) if ready => self.dated_ready.remove(&entry),
+                Some(entry) => self.dated.remove(&entry),
+                None => !ready && self.sleeping.remove(&(task.due, task.id)),
+            };
+        }
+        if let Some(scheduled) = task.scheduled().filter(|_| !task.status.is_terminal()) {
+            let live = self.live.get_mut(&*scheduled.schedule);
+            if live.is_some_and(|live| live.remove(&task.id) && live.is_empty()) {
+                self.live.remove(&*scheduled.schedule);
             }
         }
+    }
+
+    /// The due tasks whose wall time lies after `wall`, now that the clock was put back.
+    pub(super) fn undue(&self, wall: Timestamp) -> Vec<TaskId> {
+        let later = self.dated_ready.range((wall.after(Millis(1)), TaskId(0))..);
+        later.map(|(_, id)| *id).collect()
     }
 
     fn remove_ready(&mut self, task: &Task) -> bool {

@@ -10,12 +10,14 @@
 #![warn(clippy::arithmetic_side_effects, clippy::wildcard_enum_match_arm)]
 
 mod apply;
+pub mod calendar;
 mod decide;
 pub mod event;
 pub mod ids;
 mod idset;
 mod index;
 pub mod rules;
+pub mod schedule;
 mod shared;
 mod state;
 pub mod status;
@@ -30,7 +32,7 @@ pub mod verdict;
 pub use apply::{IllegalEvent, apply};
 pub use decide::{
     Answer, Change, Command, Decision, Edit, EndReport, HoldReport, NextRun, Proof, Rejection,
-    TypeAct, decide,
+    ScheduleAct, TypeAct, decide,
 };
 pub use idset::IdSet;
 pub use index::{Index, Queue, Rank, Tally};

@@ -3,10 +3,13 @@
 //! Rules are read when a decision is taken and their results are stored in its events, so a
 //! changed config changes the future only; replay never looks here.
 
-use super::ids::Millis;
+use super::ids::{Millis, Timestamp};
 use super::task_type::Bounds;
 use super::text::Text;
 use std::collections::BTreeMap;
+
+/// 2026-11-01, shortly before this version was made; each release moves it on.
+pub const PLAUSIBLE_SINCE: Timestamp = Timestamp(1_793_491_200_000);
 
 /// All rules in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +28,13 @@ pub struct Rules {
     pub retention: Retention,
     /// Bytes that all tasks together may take; a submission beyond it is refused.
     pub max_state: u64,
+    /// A due task that has waited longer is promoted: at most every fourth dispatch takes the oldest
+    /// of these, whatever its priority.
+    pub promote_after: Millis,
+    /// Slots that are kept free for urgent tasks.
+    pub reserve: Vec<Reserve>,
+    /// A wall clock that shows less than this was never set.
+    pub plausible_since: Timestamp,
     /// What holds for a type that has no rules of its own.
     pub fallback: KindRules,
     /// What holds for each type.
@@ -56,11 +66,24 @@ impl Default for Retention {
     }
 }
 
+/// Slots kept free for urgent tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// Tasks of this priority, or a smaller one, may take them.
+    pub priority_max: i32,
+    /// How many there are, over all workers.
+    pub slots: u32,
+}
+
 /// The rules of one task type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindRules {
     /// How long to wait before a retry.
     pub retry: RetryPolicy,
+    /// Failed attempts that a task of it may be retried after, where nobody says otherwise.
+    pub max_retry: u32,
+    /// Longest run of one attempt, where nobody says otherwise.
+    pub timeout: Option<Millis>,
     /// From a stop on the control channel to SIGTERM.
     pub cancel_grace: Millis,
     /// From SIGTERM to SIGKILL.
@@ -104,6 +127,8 @@ impl Default for KindRules {
     fn default() -> Self {
         Self {
             retry: RetryPolicy::Exponential { base: Millis::secs(30), cap: Millis::secs(3600) },
+            max_retry: 5,
+            timeout: None,
             cancel_grace: Millis::secs(30),
             kill_grace: Millis::secs(10),
             bounds: Bounds::default(),
@@ -121,6 +146,9 @@ impl Default for Rules {
             max_lost: 10,
             retention: Retention::default(),
             max_state: 256 << 20,
+            promote_after: Millis::secs(900),
+            reserve: Vec::new(),
+            plausible_since: PLAUSIBLE_SINCE,
             fallback: KindRules::default(),
             kinds: BTreeMap::new(),
         }

@@ -1,11 +1,13 @@
 //! Everything that is known: the fold of all events so far.
 
 use super::decide::Rejection;
-use super::event::{Registration, Stamp, Standing, Started};
+use super::event::{Jump, Registration, Stamp, Standing, Started};
 use super::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
 use super::index::{Index, Queue, Rank, Seen, Tally};
 use super::rules::{Retention, Rules};
+use super::schedule::Schedule;
+use super::shared::Shared;
 use super::status::Status;
 use super::table::Table;
 use super::task::Task;
@@ -57,6 +59,16 @@ pub struct Head {
     /// The life clock at that start.
     #[n(6)]
     pub started_life: LifeTime,
+    /// The last stretch of wall time that nobody lived through; a clock that is put back into it
+    /// was wrong when it was put forward.
+    #[n(7)]
+    pub jump: Option<Jump>,
+    /// How often the wall clock was put forward or back.
+    #[n(8)]
+    pub steps: Option<u64>,
+    /// What it would have shown at the last step, and what it showed.
+    #[n(9)]
+    pub last_step: Option<Jump>,
 }
 
 /// The state. `apply` is the only writer of its facts; the index follows from them.
@@ -66,6 +78,7 @@ pub struct State {
     pub(super) workers: BTreeMap<WorkerId, Worker>,
     /// The types of which something is known beyond their tasks.
     pub(super) types: BTreeMap<Text, TaskType>,
+    pub(super) schedules: BTreeMap<Text, Shared<Schedule>>,
     pub(super) head: Head,
     pub(super) index: Index,
     /// The latest readings of the clocks; never behind those of the head.
@@ -85,6 +98,8 @@ pub struct Image {
     pub workers: BTreeMap<WorkerId, Worker>,
     /// The task types of which something is known beyond their tasks.
     pub types: BTreeMap<Text, TaskType>,
+    /// The schedules.
+    pub schedules: BTreeMap<Text, Shared<Schedule>>,
 }
 
 impl State {
@@ -128,6 +143,43 @@ impl State {
     /// The task types of which something is known beyond their tasks.
     pub fn task_types(&self) -> impl Iterator<Item = &TaskType> {
         self.types.values()
+    }
+
+    /// The schedule with that name.
+    pub fn schedule(&self, name: &str) -> Option<&Schedule> {
+        self.schedules.get(name).map(|schedule| &**schedule)
+    }
+
+    /// All schedules, by name.
+    pub fn schedules(&self) -> impl Iterator<Item = &Schedule> {
+        self.schedules.values().map(|schedule| &**schedule)
+    }
+
+    /// How many schedules there are.
+    pub fn schedule_count(&self) -> usize {
+        self.schedules.len()
+    }
+
+    /// The tasks of a schedule that have not ended, oldest first.
+    pub fn live(&self, schedule: &str) -> impl Iterator<Item = &Task> {
+        let ids = self.index.live.get(schedule).into_iter().flatten();
+        ids.filter_map(|id| self.tasks.get(*id))
+    }
+
+    /// The schedule that has something to decide at `now`: the front of a set, never a scan.
+    pub fn next_fire(&self, now: Moment) -> Option<&Text> {
+        if let Some(name) = self.index.fires.first() {
+            return Some(name);
+        }
+        let calendar = self.index.calendar.first().filter(|_| !now.doubtful);
+        let first = self.index.elapsed.first().into_iter().chain(calendar).min()?;
+        (first.0 <= now.wall).then_some(&first.1)
+    }
+
+    /// When the next planned time is, by the wall clock.
+    pub fn next_planned(&self, doubtful: bool) -> Option<Timestamp> {
+        let calendar = self.index.calendar.first().filter(|_| !doubtful);
+        self.index.elapsed.first().into_iter().chain(calendar).map(|(at, _)| *at).min()
     }
 
     /// How many tasks of a type have each status.
@@ -347,19 +399,23 @@ impl State {
             tasks: self.tasks.clone(),
             workers: self.workers.clone(),
             types: self.types.clone(),
+            schedules: self.schedules.clone(),
         }
     }
 
     /// The state that an image shows.
     pub fn restore(image: Image) -> Self {
-        let Image { head, tasks, workers, types } = image;
+        let Image { head, tasks, workers, types, schedules } = image;
         let seen = Seen { wall: head.wall, life: head.life };
         let mut index = Index::default();
         for task in tasks.iter() {
             index.insert(task, seen);
         }
+        for schedule in schedules.values() {
+            index.insert_schedule(schedule);
+        }
         let next_seq = Seq(head.seq.0.saturating_add(1));
-        Self { tasks, workers, types, head, index, seen, next_seq }
+        Self { tasks, workers, types, schedules, head, index, seen, next_seq }
     }
 
     /// Notes an event's place and time.
@@ -383,6 +439,9 @@ impl State {
         }
         for (kind, known) in &self.types {
             check_type(kind, known)?;
+        }
+        for (name, schedule) in &self.schedules {
+            schedule.check(name, self.live(name).count())?;
         }
         let same = |name: &str, equal: bool| {
             if equal {
@@ -409,6 +468,10 @@ impl State {
         same("ended", self.index.ended == fresh.ended)?;
         same("ended_keyed", self.index.ended_keyed == fresh.ended_keyed)?;
         same("bytes", self.index.bytes == fresh.bytes)?;
+        same("live", self.index.live == fresh.live)?;
+        same("calendar", self.index.calendar == fresh.calendar)?;
+        same("elapsed", self.index.elapsed == fresh.elapsed)?;
+        same("fires", self.index.fires == fresh.fires)?;
         same("waiting", waiting(&self.index) == waiting(&fresh))?;
         same("ready_count", ready(&self.index).count() == self.index.ready_count())?;
         let oldest = ready(&self.index).map(|(_, due, _)| due).min();

@@ -118,6 +118,8 @@ words! {
         20 RetriesExhausted "retries_exhausted",
         /// It was lost once more than it may.
         21 LostTooOften "lost_too_often",
+        /// A later fire of its schedule took its place.
+        22 Superseded "superseded",
     }
 }
 
@@ -185,7 +187,7 @@ pub const EDGES: &[Edge] = {
     use Status::{Cancelled, Dead, Failed, Lost, Paused, Pending, Retrying, Running, Success};
     &[
         edge(Pending, Running, &[R::Dispatched]),
-        edge(Pending, Cancelled, &[R::UserCancel, R::DependencyFailed]),
+        edge(Pending, Cancelled, &[R::UserCancel, R::DependencyFailed, R::Superseded]),
         edge(Pending, Paused, &[R::UserPause]),
         edge(Pending, Failed, &[R::InvalidInput]),
         edge(Running, Success, &[R::Completed]),
@@ -196,10 +198,10 @@ pub const EDGES: &[Edge] = {
         edge(Running, Lost, &[R::WorkerLost, R::WorkerCrash, R::HostRebooted]),
         edge(Running, Pending, &[R::WorkerShutdown, R::UserReset, R::NeverStarted]),
         edge(Paused, Pending, &[R::UserResume]),
-        edge(Paused, Cancelled, &[R::UserCancel]),
+        edge(Paused, Cancelled, &[R::UserCancel, R::DependencyFailed, R::Superseded]),
         edge(Retrying, Running, &[R::Dispatched]),
         edge(Retrying, Dead, &[R::RetriesExhausted]),
-        edge(Retrying, Cancelled, &[R::UserCancel]),
+        edge(Retrying, Cancelled, &[R::UserCancel, R::Superseded]),
         edge(Retrying, Paused, &[R::UserPause]),
         edge(Lost, Running, &[R::ExecutorReturned]),
         edge(Lost, Pending, &[R::LeaseRevoked, R::LeaseExpired, R::UserReset]),

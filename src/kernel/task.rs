@@ -4,6 +4,7 @@ use super::event::Actor;
 use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
+use super::schedule::Scheduled;
 use super::shared::Shared;
 use super::status::{Outcome, Reason, Status, Stop};
 use super::text::Text;
@@ -46,6 +47,24 @@ pub struct TaskSpec {
     /// The checkpoint it starts from.
     #[n(9)]
     pub checkpoint: Option<Text>,
+    /// The schedule that made it.
+    #[n(10)]
+    pub scheduled: Option<Scheduled>,
+    /// The tasks it waits for.
+    #[n(11)]
+    pub after: Option<After>,
+}
+
+/// Tasks that another one waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct After {
+    /// The tasks, each once.
+    #[n(0)]
+    pub tasks: Vec<TaskId>,
+    /// Whether any end of theirs will do; otherwise each must end in SUCCESS.
+    #[n(1)]
+    pub any: bool,
 }
 
 impl TaskSpec {
@@ -62,6 +81,8 @@ impl TaskSpec {
             key: None,
             retry_of: None,
             checkpoint: None,
+            scheduled: None,
+            after: None,
         }
     }
 }
@@ -174,6 +195,15 @@ pub struct Extra {
     /// Who submitted it, unless it was the daemon's own user.
     #[n(3)]
     pub by: Option<Actor>,
+    /// The schedule that made it.
+    #[n(4)]
+    pub scheduled: Option<Scheduled>,
+    /// The tasks it waits for, or waited for.
+    #[n(5)]
+    pub after: Option<After>,
+    /// Those of them that are still open.
+    #[n(6)]
+    pub open: Option<Vec<TaskId>>,
 }
 
 /// What happened to a task after it was submitted.
@@ -542,6 +572,33 @@ impl Task {
     /// The task that this one runs again.
     pub fn retry_of(&self) -> Option<TaskId> {
         self.extra.as_ref()?.retry_of
+    }
+
+    /// The schedule that made it, and for which time.
+    pub fn scheduled(&self) -> Option<&Scheduled> {
+        self.extra.as_ref()?.scheduled.as_ref()
+    }
+
+    /// The tasks it waits for, or waited for.
+    pub fn after(&self) -> Option<&After> {
+        self.extra.as_ref()?.after.as_ref()
+    }
+
+    /// The tasks it still waits for.
+    pub fn open(&self) -> &[TaskId] {
+        let open = self.extra.as_ref().and_then(|extra| extra.open.as_deref());
+        open.unwrap_or_default()
+    }
+
+    /// It waits no longer for that task.
+    pub(super) fn release(&mut self, of: TaskId) {
+        if let Some(extra) = &mut self.extra {
+            let open = &mut extra.make_mut().open;
+            open.iter_mut().for_each(|open| open.retain(|id| *id != of));
+            if open.as_ref().is_some_and(Vec::is_empty) {
+                *open = None;
+            }
+        }
     }
 
     /// Who submitted it.

@@ -48,7 +48,7 @@ impl World {
         match decide(&self.state, &self.rules, command, self.now) {
             Ok(decision) => {
                 for event in &decision.events {
-                    let Moment { wall, life, service, dice: _ } = self.now;
+                    let Moment { wall, life, service, dice: _, doubtful: _ } = self.now;
                     let stamp =
                         Stamp { seq: self.state.next_seq(), wall, life, service, by: by.clone() };
                     let before =

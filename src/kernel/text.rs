@@ -36,6 +36,12 @@ impl Texts {
     }
 }
 
+impl Default for Text {
+    fn default() -> Self {
+        "".into()
+    }
+}
+
 impl Deref for Text {
     type Target = str;
     fn deref(&self) -> &str {

@@ -380,7 +380,7 @@ mod tests {
             boot_id: "boot".into(),
             boot_clock: crate::clock::read().boot,
             skipped_ahead: false,
-            dead: Vec::new(),
+            ..Start::default()
         };
         let outputs = engine.start(start, clock.now()).unwrap();
         let (to, inbox) = sync_channel(4096);

@@ -52,6 +52,18 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::NoSuchType(_) => {
             Problem::new(Code::NoSuchType, detail).with_help("midwatch type list")
         }
+        Rejection::NoSuchSchedule(_) => {
+            Problem::new(Code::NoSuchSchedule, detail).with_help("midwatch schedule list")
+        }
+        Rejection::ScheduleExists(name) => Problem::new(Code::ScheduleConflict, detail)
+            .with_help(format!("to change it: midwatch schedule add {name} --replace …")),
+        Rejection::ScheduleOfConfig(name) => Problem::new(Code::ScheduleConflict, detail)
+            .with_help(format!("midwatch schedule pause {name}")),
+        Rejection::BadTimes(_) => Problem::new(Code::InvalidRequest, detail),
+        Rejection::TooManySchedules => Problem::new(Code::OverLimit, detail),
+        Rejection::Overlaps { task, .. } => {
+            Problem::new(Code::ScheduleConflict, detail).with_help(format!("midwatch show {task}"))
+        }
         Rejection::RetriesUsed { task, .. } => Problem::new(Code::WrongStatus, detail)
             .with_help(format!("to end it: midwatch cancel {task}")),
         Rejection::NoSuchWorker(_) => Problem::new(Code::NoSuchWorker, detail),

@@ -25,11 +25,14 @@ pub fn rules_from(config: &Config) -> Rules {
             retry: policy(&handler.retry),
             cancel_grace: handler.cancel_grace,
             kill_grace: handler.kill_grace,
+            max_retry: handler.retry.max_retry,
+            timeout: handler.timeout,
             bounds: Bounds { max_running: handler.max_running, rate: handler.rate },
         };
         (Text::from(name.as_str()), rules)
     });
-    let fallback = KindRules { retry: policy(retry), ..KindRules::default() };
+    let fallback =
+        KindRules { retry: policy(retry), max_retry: retry.max_retry, ..KindRules::default() };
     let exec = (Text::from(EXEC), fallback.clone());
     Rules {
         heartbeat: worker.heartbeat,
@@ -44,6 +47,9 @@ pub fn rules_from(config: &Config) -> Rules {
             archive: retention.archive.is_some(),
         },
         max_state: retention.max_state,
+        promote_after: defaults.promote_after,
+        reserve: defaults.reserve,
+        plausible_since: defaults.plausible_since,
         fallback,
         kinds: kinds.chain([exec]).collect(),
     }

@@ -232,6 +232,8 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         boot_clock: clock::read().boot,
         skipped_ahead: recovery.skipped_ahead,
         dead: dead.collect(),
+        stepped: None,
+        schedules: None,
     };
     let grace = config.worker.suspect_after;
     let mut clock = Clock::resume(engine.state().head(), &boot_id, grace);

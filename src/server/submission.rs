@@ -62,6 +62,8 @@ impl Judge<'_> {
             key: key.map(check_key).transpose()?,
             retry_of: None,
             checkpoint: None,
+            scheduled: None,
+            after: None,
         })
     }
 }

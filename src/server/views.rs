@@ -8,7 +8,9 @@ use crate::api::{
     WorkerView,
 };
 use crate::engine::Recorded;
-use crate::kernel::event::{Actor, Event, TypeLimited};
+use crate::kernel::event::{
+    Actor, Event, Fired, SchedulePaused, ScheduleRemoved, ScheduleResumed, ScheduleSet, TypeLimited,
+};
 use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Reason, Status, Stop};
 use crate::kernel::task::{Attempt, Lease, Task, Transition};
@@ -263,7 +265,14 @@ fn reason(event: &Event) -> Option<Reason> {
         Event::Ended(ended) => Some(ended.reason),
         Event::Moved(moved) => Some(moved.reason),
         Event::WorkerMoved(moved) => moved.reason,
-        Event::Heard(_)
+        Event::Fired(fired) => fired.task.as_ref().map(|_| Reason::Created),
+        Event::ClockStepped(_)
+        | Event::ScheduleSet(_)
+        | Event::ScheduleRemoved(_)
+        | Event::SchedulePaused(_)
+        | Event::ScheduleResumed(_)
+        | Event::Released(_)
+        | Event::Heard(_)
         | Event::Checkpointed(_)
         | Event::StopRequested(_)
         | Event::TypePaused(_)
@@ -291,7 +300,18 @@ fn note(event: &Event) -> Option<String> {
             let parts: Vec<_> = [error, wait(ended.wait)].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| parts.join("; "))
         }
-        Event::Moved(moved) => wait(moved.wait),
+        Event::Moved(moved) => {
+            moved.error.as_ref().map_or_else(|| wait(moved.wait), |error| Some(error.to_string()))
+        }
+        Event::ClockStepped(stepped) => {
+            Some(format!("from {} to {}", rfc3339(stepped.from), rfc3339(stepped.to)))
+        }
+        Event::ScheduleSet(ScheduleSet { name, .. })
+        | Event::ScheduleRemoved(ScheduleRemoved { name })
+        | Event::SchedulePaused(SchedulePaused { name, .. })
+        | Event::ScheduleResumed(ScheduleResumed { name, .. }) => Some(format!("schedule {name}")),
+        Event::Fired(fired) => Some(passings(fired)),
+        Event::Released(released) => Some(format!("task {} ended", released.of)),
         Event::StopRequested(asked) => Some(asked.stop.word().to_owned()),
         Event::WorkerJoined(joined) => {
             Some(format!("worker {} ({})", joined.worker, joined.registration.name))
@@ -312,6 +332,21 @@ fn note(event: &Event) -> Option<String> {
         Event::Edited(edited) => Some(edited.note()),
         Event::Checkpointed(_) | Event::Hurried(_) | Event::TypeResumed(_) => None,
     }
+}
+
+/// What became of the planned times of a schedule, in words.
+fn passings(fired: &Fired) -> String {
+    let Fired { schedule, passed, .. } = fired;
+    let parts = passed.iter().map(|passed| {
+        let (word, first, last) = (passed.passing.word(), passed.first, passed.last);
+        match passed.count {
+            1 => format!("{word} {}", rfc3339(first)),
+            count => format!("{word} {count} from {} to {}", rfc3339(first), rfc3339(last)),
+        }
+    });
+    let parts: Vec<_> = parts.collect();
+    let what = if parts.is_empty() { "triggered".to_owned() } else { parts.join(", ") };
+    format!("schedule {schedule}: {what}")
 }
 
 /// The bounds that were set for a type, in words.
@@ -345,6 +380,7 @@ mod tests {
         life: LifeTime(500_000),
         service: ServiceTime(400_000),
         dice: 7,
+        doubtful: false,
     };
 
     /// Carries commands out on an empty state; the events in the order they happened.

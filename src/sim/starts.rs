@@ -51,6 +51,7 @@ impl World {
             boot_clock: Millis(self.clocks.boot),
             skipped_ahead: recovery.skipped_ahead,
             dead: dead.clone(),
+            ..Start::default()
         };
         let now = self.now();
         match engine.start(start, now) {

@@ -159,6 +159,7 @@ impl World {
             life: LifeTime(self.clocks.life),
             service: ServiceTime(self.clocks.service),
             dice: self.dice.word(),
+            doubtful: false,
         }
     }
 

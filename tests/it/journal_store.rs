@@ -48,6 +48,7 @@ impl Bench {
             life: LifeTime(0),
             service: ServiceTime(0),
             dice: 7,
+            doubtful: false,
         };
         let dir = tempfile::tempdir().unwrap();
         let options = Options { segment_size: 8 << 10, reserve: 16 << 10, ..Options::default() };
@@ -76,7 +77,7 @@ impl Bench {
             boot_id: "b0".into(),
             boot_clock: Millis(5_000),
             skipped_ahead: recovery.skipped_ahead,
-            dead: Vec::new(),
+            ..Start::default()
         };
         engine.start(start, self.now).unwrap();
         self.engine = Some(engine);

@@ -30,6 +30,7 @@ fn worked(options: Options) -> (SimDisk, Engine<SimDisk>) {
         life: LifeTime(0),
         service: ServiceTime(0),
         dice: 1,
+        doubtful: false,
     };
     engine.start(start(false), now).unwrap();
     for number in 0..30 {
@@ -56,7 +57,7 @@ fn start(skipped_ahead: bool) -> Start {
         boot_id: "b0".into(),
         boot_clock: Millis(5_000),
         skipped_ahead,
-        dead: Vec::new(),
+        ..Start::default()
     }
 }
 
@@ -67,7 +68,13 @@ fn state(disk: &SimDisk) -> State {
 }
 
 fn now() -> Moment {
-    Moment { wall: Timestamp(0), life: LifeTime(0), service: ServiceTime(0), dice: 1 }
+    Moment {
+        wall: Timestamp(0),
+        life: LifeTime(0),
+        service: ServiceTime(0),
+        dice: 1,
+        doubtful: false,
+    }
 }
 
 // spec: JRN-066, JRN-067

@@ -52,6 +52,7 @@ impl Bench {
             life: LifeTime(0),
             service: ServiceTime(0),
             dice: 1,
+            doubtful: false,
         };
         let mut bench = Self {
             disk,
@@ -81,6 +82,7 @@ impl Bench {
             boot_clock: Millis(self.now.life.0),
             skipped_ahead: recovery.skipped_ahead,
             dead,
+            ..Start::default()
         };
         engine.start(start, self.now).unwrap();
         self.engine = Some(engine);

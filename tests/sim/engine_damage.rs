@@ -61,7 +61,7 @@ impl House {
             boot_id: "boot".into(),
             boot_clock: Millis(1),
             skipped_ahead: false,
-            dead: Vec::new(),
+            ..Start::default()
         };
         self.engine.start(start, self.now).map(drop).unwrap();
         self.note();
@@ -111,7 +111,7 @@ impl House {
 
 fn moment(at: u64) -> Moment {
     let wall = Timestamp((1 << 40) + at);
-    Moment { wall, life: LifeTime(at), service: ServiceTime(at), dice: at }
+    Moment { wall, life: LifeTime(at), service: ServiceTime(at), dice: at, doubtful: false }
 }
 
 /// A store at rest.

@@ -65,7 +65,7 @@ impl House {
             boot_id: "boot".into(),
             boot_clock: Millis(0),
             skipped_ahead: recovery.skipped_ahead,
-            dead: Vec::new(),
+            ..Start::default()
         };
         let outputs = self.engine.as_mut().unwrap().start(start, self.now).unwrap();
         self.take(outputs);

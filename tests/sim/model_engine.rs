@@ -104,6 +104,7 @@ impl Pair {
             boot_clock: Millis(0),
             skipped_ahead: recovery.skipped_ahead,
             dead,
+            ..Start::default()
         };
         engine.start(start, self.now()).map(drop).unwrap();
         engine.set_snapshot_after(4 << 10);
@@ -113,7 +114,7 @@ impl Pair {
     fn now(&self) -> Moment {
         let Model { wall, life, service, .. } = self.model;
         let (wall, life, service) = (Timestamp(wall), LifeTime(life), ServiceTime(service));
-        Moment { wall, life, service, dice: 1 }
+        Moment { wall, life, service, dice: 1, doubtful: false }
     }
 
     /// Tells the engine one thing that the model has done already, and lets time pass for both.
@@ -463,6 +464,7 @@ fn words(told: &Told) -> String {
         }
         Ok(Answer::TypeActed { changed: true }) => "type changed".into(),
         Ok(Answer::TypeActed { changed: false }) => "type unchanged".into(),
+        Ok(Answer::ScheduleActed { changed, task }) => format!("schedule {changed} {task:?}"),
         Ok(Answer::Registered(_)) => "registered".into(),
         Ok(Answer::Leased(leases)) => {
             format!("leased {:?}", leases.iter().map(|(task, _)| task.0).collect::<Vec<_>>())

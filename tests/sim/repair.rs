@@ -33,7 +33,13 @@ pub(crate) fn host(random: u64) -> Host {
 }
 
 fn moment(ms: u64) -> Moment {
-    Moment { wall: Timestamp(1 << 40), life: LifeTime(ms), service: ServiceTime(ms), dice: ms }
+    Moment {
+        wall: Timestamp(1 << 40),
+        life: LifeTime(ms),
+        service: ServiceTime(ms),
+        dice: ms,
+        doubtful: false,
+    }
 }
 
 /// An engine on a disk, and what happens to it.
@@ -57,7 +63,7 @@ impl Life {
             boot_id: "boot".into(),
             boot_clock: Millis(0),
             skipped_ahead: recovery.skipped_ahead,
-            dead: Vec::new(),
+            ..Start::default()
         };
         let now = engine.state().head().life.0 + 1;
         engine.start(start, moment(now))?;

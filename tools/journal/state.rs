@@ -79,7 +79,7 @@ pub(crate) fn run(store: &Store, wanted: Wanted, out: &mut impl Write) -> Result
 /// The clocks at the state's last record.
 fn moment(state: &State) -> Moment {
     let head = state.head();
-    Moment { wall: head.wall, life: head.life, service: head.service, dice: 0 }
+    Moment { wall: head.wall, life: head.life, service: head.service, dice: 0, doubtful: false }
 }
 
 fn rebuild(store: &Store, at: Option<At>) -> Result<State, Failure> {

@@ -1,6 +1,6 @@
 //! Decisions on leases: who gets one, what its holder may do, and how it ends.
 
-use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection};
+use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection, moved};
 use crate::defect::Defect;
 use crate::kernel::event::{
     Act, Checkpointed, Ended, Event, Heard, Held, Leased, Moved, Refused, Registration, Standing,
@@ -16,10 +16,6 @@ use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
-
-fn moved(task: TaskId, to: Status, reason: Reason) -> Event {
-    Event::Moved(Moved { task, to, reason, wait: None })
-}
 
 fn worker_moved(worker: WorkerId, to: Standing, reason: Option<Reason>) -> Event {
     Event::WorkerMoved(WorkerMoved { worker, to, reason })
@@ -84,7 +80,7 @@ impl<'a> Ask<'a> {
             let place = u64::try_from(events.len()).unwrap_or(u64::MAX);
             let fence = Fence(seq.saturating_add(place));
             let secret = *secret;
-            let leased = Leased { task, fence, worker: id, ends, secret, rate };
+            let leased = Leased { task, fence, worker: id, ends, secret, rate, promoted: None };
             events.push(Event::Leased(leased));
             leases.push((task, fence));
         }
@@ -335,7 +331,7 @@ impl<'a> Ask<'a> {
         let waits = to == Status::Pending && 1 < losses && reason != Reason::UserReset;
         let policy = &self.rules.of(&task.kind).retry;
         let wait = waits.then(|| policy.wait(losses.saturating_sub(1), self.now.dice));
-        Event::Moved(Moved { task: task.id, to, reason, wait })
+        Event::Moved(Moved { task: task.id, to, reason, wait, error: None })
     }
 
     pub(super) fn bury(self, id: TaskId) -> Result<Decision, Rejection> {

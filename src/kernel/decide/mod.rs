@@ -2,11 +2,14 @@
 
 mod lease;
 mod people;
+mod schedules;
 mod types;
 
+pub use schedules::ScheduleAct;
 pub use types::{Change, TypeAct};
 
-use super::event::{Actor, Event, Registration, Standing};
+use super::calendar::CalendarError;
+use super::event::{Actor, Event, Moved, Registration, Standing};
 use super::ids::{Fence, Millis, Moment, ProcessId, Seq, TaskId, Timestamp, WorkerId};
 use super::rules::Rules;
 use super::state::State;
@@ -14,6 +17,7 @@ use super::status::{Outcome, Reason, Status, Stop};
 use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
+use crate::limits::SCHEDULES_MAX;
 use std::fmt;
 
 /// What somebody wants.
@@ -45,6 +49,22 @@ pub enum Command {
         kind: Text,
         /// What is wanted.
         act: TypeAct,
+    },
+    /// Something about a schedule.
+    ActOnSchedule {
+        /// Its name.
+        name: Text,
+        /// What is wanted.
+        act: ScheduleAct,
+    },
+    /// A planned time of a schedule has come, or a fire that waited has room.
+    Fire(Text),
+    /// The wall clock was put forward or back.
+    StepClock {
+        /// What it would show without the step.
+        from: Timestamp,
+        /// What it shows.
+        to: Timestamp,
     },
     /// A worker registers.
     Register(Registration),
@@ -214,6 +234,13 @@ pub enum Answer {
         /// Whether anything changed.
         changed: bool,
     },
+    /// Whether anything changed about the schedule, and the task that was made for it.
+    ScheduleActed {
+        /// Whether anything changed.
+        changed: bool,
+        /// The task.
+        task: Option<TaskId>,
+    },
     /// The id of the worker.
     Registered(WorkerId),
     /// The leases; the n-th carries the n-th of the secrets.
@@ -239,6 +266,23 @@ pub enum Rejection {
     NoSuchWorker(WorkerId),
     /// No handler, task or order names this type.
     NoSuchType(Text),
+    /// There is no such schedule.
+    NoSuchSchedule(Text),
+    /// There is a schedule of that name already.
+    ScheduleExists(Text),
+    /// The config names it, so only the config can take it away or change it.
+    ScheduleOfConfig(Text),
+    /// Its times cannot be planned.
+    BadTimes(CalendarError),
+    /// There would be more schedules than there may be.
+    TooManySchedules,
+    /// A run of the schedule is not over, and there may be no more at once.
+    Overlaps {
+        /// The schedule.
+        schedule: Text,
+        /// The run.
+        task: TaskId,
+    },
     /// It has failed more often than the new limit of retries would allow.
     RetriesUsed {
         /// The task.
@@ -298,6 +342,24 @@ impl fmt::Display for Rejection {
             Self::NoSuchType(kind) => {
                 write!(f, "there is no task type `{}`", Text::clipped(kind, 100).escape_debug())
             }
+            Self::NoSuchSchedule(name) => {
+                write!(f, "there is no schedule `{}`", Text::clipped(name, 100).escape_debug())
+            }
+            Self::ScheduleExists(name) => write!(f, "there is a schedule `{name}` already"),
+            Self::ScheduleOfConfig(name) => write!(
+                f,
+                "schedule `{name}` comes from the config: it can be paused, but only the config can \
+                 change it or take it away"
+            ),
+            Self::BadTimes(error) => error.fmt(f),
+            Self::TooManySchedules => {
+                write!(f, "there are {SCHEDULES_MAX} schedules already, as many as there may be")
+            }
+            Self::Overlaps { schedule, task } => write!(
+                f,
+                "task {task} of schedule `{schedule}` is not over, and there may be no more of them \
+                 at once"
+            ),
             Self::RetriesUsed { task, failed, max_retry } => write!(
                 f,
                 "task {task} has failed {failed} times already, more often than max_retry \
@@ -348,6 +410,9 @@ pub fn decide(
         Command::Act { task, verb, max_retry, fresh } => ask.act(*task, *verb, *max_retry, *fresh),
         Command::Edit { task, edit } => ask.edit(*task, edit),
         Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
+        Command::ActOnSchedule { name, act } => ask.act_on_schedule(name, act),
+        Command::Fire(name) => ask.fire(name),
+        Command::StepClock { from, to } => Ok(ask.step_clock(*from, *to)),
         Command::Register(registration) => Ok(ask.register(registration)),
         Command::Offer { worker, kinds, slots } => ask.offer(*worker, kinds, *slots),
         Command::Leave(worker) => ask.leave(*worker),
@@ -374,7 +439,16 @@ struct Ask<'a> {
 impl Command {
     /// Whether it brings new work, and so must be refused when the disk is nearly full.
     pub const fn is_new_work(&self) -> bool {
-        matches!(self, Self::Submit(_) | Self::Act { verb: Verb::Retry, .. })
+        matches!(
+            self,
+            Self::Submit(_)
+                | Self::Act { verb: Verb::Retry, .. }
+                | Self::Fire(_)
+                | Self::ActOnSchedule {
+                    act: ScheduleAct::Trigger { .. } | ScheduleAct::Set { .. },
+                    ..
+                }
+        )
     }
 
     /// The actor, where the command itself names one.
@@ -390,15 +464,23 @@ impl Command {
             Self::Silent { .. }
             | Self::Died { .. }
             | Self::Expire { .. }
+            | Self::Fire(_)
+            | Self::StepClock { .. }
             | Self::Bury(_)
             | Self::Forget(_) => Some(Actor::Daemon),
             Self::Submit(_)
             | Self::Act { .. }
             | Self::Edit { .. }
             | Self::ActOnType { .. }
+            | Self::ActOnSchedule { .. }
             | Self::Register(_) => None,
         }
     }
+}
+
+/// A change of status without a wait.
+fn moved(task: TaskId, to: Status, reason: Reason) -> Event {
+    Event::Moved(Moved { task, to, reason, wait: None, error: None })
 }
 
 /// Which of two stops counts: cancel before pause before reset.

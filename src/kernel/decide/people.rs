@@ -1,9 +1,9 @@
 //! Decisions on what people ask of a task: submit, cancel, pause, resume, retry, run-now, reset,
 //! edit.
 
-use super::{Answer, Ask, Change, Decision, Edit, NextRun, Rejection, stronger};
+use super::{Answer, Ask, Change, Decision, Edit, NextRun, Rejection, moved, stronger};
 use crate::defect::Defect;
-use crate::kernel::event::{Edited, Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
+use crate::kernel::event::{Edited, Event, Forgotten, Hurried, StopRequested, Submitted};
 use crate::kernel::ids::{LifeTime, Millis, TaskId};
 use crate::kernel::status::{Status, Stop};
 use crate::kernel::task::{Task, TaskSpec};
@@ -20,15 +20,20 @@ impl<'a> Ask<'a> {
     }
 
     fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {
+        let submitted = self.made(spec)?;
+        let answer = Answer::Submitted { task: submitted.task, existed: false };
+        Ok(Decision { events: vec![Event::Submitted(submitted)], answer })
+    }
+
+    /// A task as it is submitted, where all of them together leave room for it.
+    pub(super) fn made(self, spec: TaskSpec) -> Result<Submitted, Rejection> {
         let (bytes, max) = (self.state.bytes(), self.rules.max_state);
         if max < bytes.saturating_add(spec.bytes()) {
             return Err(Rejection::StateFull { bytes, max });
         }
         let task = self.state.next_task();
         let due = self.due(&spec);
-        let event = Event::Submitted(Submitted { task, spec, due });
-        let answer = Answer::Submitted { task, existed: false };
-        Ok(Decision { events: vec![event], answer })
+        Ok(Submitted { task, spec, due })
     }
 
     /// When the task is due on the life clock; a wall time is placed by today's difference, for
@@ -63,9 +68,7 @@ impl<'a> Ask<'a> {
     ) -> Result<Decision, Rejection> {
         let task = self.task(id)?;
         let event = match verdict(task.status, verb) {
-            Verdict::Move(to, reason) => {
-                Some(Event::Moved(Moved { task: id, to, reason, wait: None }))
-            }
+            Verdict::Move(to, reason) => Some(moved(id, to, reason)),
             Verdict::Ask(stop) => ask_stop(task, stop, max_retry),
             Verdict::Hurry => {
                 let waits = self.now.life < task.due || task.at().is_some();
@@ -141,13 +144,15 @@ impl<'a> Ask<'a> {
             key: None,
             retry_of: Some(old.id),
             checkpoint: carried.map(|checkpoint| checkpoint.data.clone()),
+            scheduled: old.scheduled().cloned(),
+            after: None,
         })?;
         let answer = Answer::Acted { task: self.state.next_task(), changed: true };
         Ok(Decision { answer, ..decision })
     }
 }
 
-fn ask_stop(task: &Task, stop: Stop, max_retry: Option<u32>) -> Option<Event> {
+pub(super) fn ask_stop(task: &Task, stop: Stop, max_retry: Option<u32>) -> Option<Event> {
     let stop = stronger(task.stop(), stop)?;
     Some(Event::StopRequested(StopRequested { task: task.id, stop, max_retry }))
 }

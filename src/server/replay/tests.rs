@@ -19,7 +19,7 @@ fn write_store(dir: &Path, tasks: usize) {
         boot_id: "b".into(),
         boot_clock: Millis(0),
         skipped_ahead: false,
-        dead: Vec::new(),
+        ..Start::default()
     };
     engine.start(start, Moment::default()).unwrap();
     for piece in 0..tasks.div_ceil(1000) {

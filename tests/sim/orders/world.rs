@@ -157,7 +157,13 @@ impl World {
 
     /// Decided, durable and published in one step: nothing of it shows before it is durable.
     pub(super) fn command(&mut self, command: &Command) -> Result<Answer, Rejection> {
-        let now = Moment { wall: Timestamp(0), life: self.life, service: self.service, dice: 0 };
+        let now = Moment {
+            wall: Timestamp(0),
+            life: self.life,
+            service: self.service,
+            dice: 0,
+            doubtful: false,
+        };
         let decision = decide(&self.state, &rules(), command, now)?;
         for event in &decision.events {
             self.record(event);
@@ -202,6 +208,7 @@ impl World {
             boot_id: "b".into(),
             boot_clock: Millis(0),
             next_task: TaskId(next_task),
+            jump: None,
         }));
         let alive: BTreeSet<_> =
             self.executors.iter().filter(|one| one.alive).filter_map(|one| one.id).collect();
@@ -441,8 +448,13 @@ impl World {
     pub(super) fn ripen(&mut self) {
         if let (Some(due), _) = self.state.next_due() {
             self.life = due;
-            let now =
-                Moment { wall: Timestamp(0), life: self.life, service: self.service, dice: 0 };
+            let now = Moment {
+                wall: Timestamp(0),
+                life: self.life,
+                service: self.service,
+                dice: 0,
+                doubtful: false,
+            };
             self.state.ripen(now, usize::MAX);
         }
     }
