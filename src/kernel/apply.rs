@@ -77,7 +77,10 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
             Ok(())
         }
         Event::Edited(event) => edited(state, stamp, event),
-        Event::ClockStepped(event) => schedules::clock_stepped(state, event),
+        Event::ClockStepped(event) => {
+            schedules::clock_stepped(state, event);
+            Ok(())
+        }
         Event::ScheduleSet(event) => schedules::set(state, stamp, event),
         Event::ScheduleRemoved(event) => schedules::removed(state, event),
         Event::SchedulePaused(event) => schedules::paused(state, stamp, event),

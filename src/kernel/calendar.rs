@@ -111,8 +111,10 @@ impl Calendar {
 
     /// The first instant after the gap in which `local` lies.
     fn after_gap(&self, local: NaiveDateTime) -> Option<DateTime<Utc>> {
-        let _ = local;
-        None
+        let later = (1..=26).map(|hours| local.checked_add_signed(TimeDelta::hours(hours)));
+        let mut later =
+            later.flatten().filter_map(|at| self.zone.from_local_datetime(&at).earliest());
+        later.next().map(|at| at.with_timezone(&Utc))
     }
 }
 

@@ -743,11 +743,10 @@ impl Event {
     /// only shortens a lease, and a restart adds a grace; what was forgotten and is there again is
     /// forgotten again; a planned time whose decision made nothing is decided again.
     pub const fn is_durable(&self) -> bool {
-        match self {
-            Self::Heard(_) | Self::Forgotten(_) => false,
-            Self::Fired(fired) => fired.task.is_some() || fired.queued.is_some(),
-            _ => true,
+        if let Self::Fired(fired) = self {
+            return fired.task.is_some() || fired.queued.is_some();
         }
+        !matches!(self, Self::Heard(_) | Self::Forgotten(_))
     }
 
     /// The event's name in dumps and streams.

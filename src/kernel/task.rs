@@ -594,7 +594,9 @@ impl Task {
     pub(super) fn release(&mut self, of: TaskId) {
         if let Some(extra) = &mut self.extra {
             let open = &mut extra.make_mut().open;
-            open.iter_mut().for_each(|open| open.retain(|id| *id != of));
+            if let Some(open) = open {
+                open.retain(|id| *id != of);
+            }
             if open.as_ref().is_some_and(Vec::is_empty) {
                 *open = None;
             }

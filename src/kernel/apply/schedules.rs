@@ -133,7 +133,9 @@ pub(super) fn fired(state: &mut State, stamp: &Stamp, event: &Fired) -> Applied 
         submitted(state, stamp, submission)?;
     }
     state.change_schedule(name, |schedule| {
-        passed.iter().for_each(|passed| schedule.note(stamp.wall, passed));
+        for passed in passed {
+            schedule.note(stamp.wall, passed);
+        }
         if let Some(submission) = task {
             schedule.last_task = Some(submission.task);
             schedule.last_planned = submission.spec.scheduled.as_ref().map(|it| it.planned);
@@ -152,15 +154,13 @@ pub(super) fn fired(state: &mut State, stamp: &Stamp, event: &Fired) -> Applied 
 
 /// Elapsed time is not touched by a step: what counts it moves along. What waits for a wall time is
 /// looked at anew.
-pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) -> Applied {
+pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
     let ClockStepped { from, to, jump, reopens } = event;
     state.head.jump = *jump;
     state.head.steps = Some(state.head.steps.unwrap_or(0).saturating_add(1));
     state.head.last_step = Some(crate::kernel::event::Jump { from: *from, to: *to });
-    let moved = |at: Timestamp| match from.cmp(to) {
-        std::cmp::Ordering::Less => at.after(to.since(*from)),
-        _ => Timestamp(at.0.saturating_sub(from.since(*to).0)),
-    };
+    let moved =
+        |at: Timestamp| Timestamp(at.after(to.since(*from)).0.saturating_sub(from.since(*to).0));
     let mut ahead = if *reopens == Some(true) { runs_after(state, *to) } else { BTreeMap::new() };
     state.change_schedules(|schedule| {
         if schedule.spec.plan.is_elapsed() {
@@ -183,7 +183,6 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) -> Applied 
             state.index.insert(task, state.seen);
         }
     }
-    Ok(())
 }
 
 /// The planned times after `wall` for which there are tasks, by schedule. Walks all tasks, which
