@@ -112,7 +112,7 @@ pub const SCHEDULES_MAX: usize = 20_000;
 pub const FIRES_QUEUED_MAX: usize = 100;
 
 /// Planned times that one record decides; a schedule that missed more is decided in several.
-pub const PLANNED_PER_RECORD_MAX: u64 = 10_000;
+pub const PLANNED_PER_RECORD_MAX: usize = 10_000;
 
 /// Planned times that are remembered as fired when the clock was put back behind them.
 pub const AHEAD_MAX: usize = 10_000;

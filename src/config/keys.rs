@@ -45,6 +45,7 @@ pub(super) const TOP: &[Key] = &[
     now("log"),
     now("http"),
     now("handlers"),
+    now("clock"),
     later("dispatch"),
     later("schedules"),
     later("hooks"),
@@ -96,6 +97,8 @@ pub(super) const LOG: &[Key] = &[
 pub(super) const HTTP: &[Key] =
     &[fixed("socket_group"), now("operate_group"), later("listen"), later("token_file")];
 
+pub(super) const CLOCK: &[Key] = &[fixed("wait_for_sync")];
+
 /// The keys of a handler.
 pub const HANDLER: &[Key] = &[
     now("command"),
@@ -135,5 +138,6 @@ pub const KEYS: &[Section] = &[
     Section { path: "retention", keys: RETENTION },
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
+    Section { path: "clock", keys: CLOCK },
     Section { path: "handlers.NAME", keys: HANDLER },
 ];

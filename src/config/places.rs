@@ -73,7 +73,7 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, handlers, .. } = read;
+        let FileConfig { journal, worker, retry, retention, log, http, clock, handlers, .. } = read;
         if let Some(archive) = &retention.archive {
             check_archive(archive, &data_dir)?;
         }
@@ -87,6 +87,7 @@ impl Config {
             retention,
             log,
             http,
+            clock,
             handlers,
             origins,
         })

@@ -33,6 +33,11 @@ const BOUNDS: &[(&str, usize)] = bounds![
     ARCHIVED_AT_ONCE_MAX,
     LIST_PAGE_MAX,
     LIST_VISITED_MAX,
+    SCHEDULES_MAX,
+    DECIDED_KEPT,
+    FIRES_QUEUED_MAX,
+    AHEAD_MAX,
+    PLANNED_PER_RECORD_MAX,
 ];
 
 fn rows() -> Vec<Vec<String>> {
