@@ -102,6 +102,9 @@ pub fn deeper_than(json: &[u8], most: usize) -> Option<usize> {
     None
 }
 
+/// Longest cron expression, in bytes.
+pub const CRON_BYTES_MAX: usize = 256;
+
 /// Decisions of a schedule that are kept, in memory and in snapshots.
 pub const DECIDED_KEPT: usize = 20;
 

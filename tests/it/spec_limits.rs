@@ -21,6 +21,7 @@ const BOUNDS: &[(&str, usize)] = bounds![
     RATE_COUNT_MAX,
     MAX_RUNNING_MAX,
     REASON_BYTES_MAX,
+    CRON_BYTES_MAX,
     BODY_BYTES_MAX,
     BULK_BODY_BYTES_MAX,
     CONNECTIONS_MAX,
