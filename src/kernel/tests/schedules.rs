@@ -102,7 +102,6 @@ impl World {
     }
 }
 
-// spec: TIM-170
 #[test]
 fn a_fire_and_its_task_are_one_record_and_name_the_planned_time() {
     let mut w = with(cron("30 0 * * *"));
@@ -125,7 +124,6 @@ fn a_fire_and_its_task_are_one_record_and_name_the_planned_time() {
     assert_eq!(w.runs().len(), 1, "nothing is decided twice");
 }
 
-// spec: TIM-171
 #[test]
 fn what_passed_within_the_grace_is_one_run_and_what_is_older_is_missed() {
     let mut w = with(ScheduleSpec { misfire_grace: Millis(10 * MINUTE), ..cron("* * * * *") });
@@ -142,7 +140,6 @@ fn what_passed_within_the_grace_is_one_run_and_what_is_older_is_missed() {
     assert_eq!(w.next(), Some(MONDAY + 31 * MINUTE));
 }
 
-// spec: TIM-172
 #[test]
 fn without_coalescing_each_time_within_the_grace_is_fired_as_far_as_runs_may_overlap() {
     let spec = ScheduleSpec {
@@ -160,7 +157,6 @@ fn without_coalescing_each_time_within_the_grace_is_fired_as_far_as_runs_may_ove
     assert_eq!(w.passed().last(), Some(&(1320, 1800, 9, Passing::Skipped)));
 }
 
-// spec: TIM-173
 #[test]
 fn a_fire_while_a_run_is_not_over_is_skipped_and_says_for_which() {
     let mut w = with(cron("* * * * *"));
@@ -173,7 +169,6 @@ fn a_fire_while_a_run_is_not_over_is_skipped_and_says_for_which() {
     assert_eq!(w.s().counts.skipped, 4);
 }
 
-// spec: TIM-174
 #[test]
 fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     let mut w = with(ScheduleSpec { overlap: Overlap::Queue, ..cron("* * * * *") });
@@ -191,7 +186,6 @@ fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     assert_eq!(w.s().counts.skipped, 3);
 }
 
-// spec: TIM-175
 #[test]
 fn a_replacing_fire_cancels_what_waits_at_once_and_what_runs_when_it_ends() {
     let mut w = with(ScheduleSpec { overlap: Overlap::Replace, ..cron("* * * * *") });
@@ -230,7 +224,6 @@ fn a_replacing_fire_cancels_what_waits_at_once_and_what_runs_when_it_ends() {
     assert_eq!(replaced, Some((180, 180, 1, Passing::Replaced)));
 }
 
-// spec: TIM-176
 #[test]
 fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() {
     let mut w = with(every(30 * SECOND, From::End));
@@ -258,7 +251,6 @@ fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() 
     assert!(w.passed().iter().any(|it| it.2 == 10_000 && it.3 == Passing::Missed));
 }
 
-// spec: TIM-177
 #[test]
 fn a_change_never_opens_the_past_and_one_that_keeps_the_times_loses_none() {
     let mut w = with(cron("0 0 * * *"));
@@ -276,7 +268,6 @@ fn a_change_never_opens_the_past_and_one_that_keeps_the_times_loses_none() {
     assert_eq!(w.state.tasks().next().unwrap().priority, 49);
 }
 
-// spec: TIM-178
 #[test]
 fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     let mut w = with(cron("* * * * *"));
@@ -293,7 +284,6 @@ fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     assert_eq!(w.runs(), [600, 660]);
 }
 
-// spec: TIM-179
 #[test]
 fn a_run_that_a_person_asks_for_keeps_its_source_and_obeys_the_overlap() {
     let mut w = with(cron("0 5 * * *"));
@@ -315,7 +305,7 @@ fn a_run_that_a_person_asks_for_keeps_its_source_and_obeys_the_overlap() {
     assert_eq!(w.next(), Some(MONDAY + 5 * HOUR));
 }
 
-// spec: TIM-180
+// spec: TIM-154
 #[test]
 fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing() {
     let mut w = with(cron("0 * * * *"));
@@ -331,7 +321,7 @@ fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing()
     assert_eq!(w.runs(), [3600, 7200]);
 }
 
-// spec: TIM-181
+// spec: TIM-155
 #[test]
 fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_up() {
     let mut w = with(cron("0 * * * *"));
@@ -352,7 +342,7 @@ fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_u
     assert!(w.runs().contains(&7200), "{:?}", w.runs());
 }
 
-// spec: TIM-182
+// spec: TIM-156
 #[test]
 fn a_step_does_not_move_an_interval() {
     for to in [MONDAY - DAY, MONDAY + 40 * DAY, 0] {
@@ -367,7 +357,7 @@ fn a_step_does_not_move_an_interval() {
     }
 }
 
-// spec: TIM-183
+// spec: TIM-157
 #[test]
 fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     let mut w = with(cron("* * * * *"));
@@ -383,7 +373,7 @@ fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     assert_eq!(w.runs(), [w.runs()[0], 300], "what passed within the grace is one run");
 }
 
-// spec: TIM-184
+// spec: TIM-158
 #[test]
 fn a_date_that_was_ripe_waits_again_when_the_clock_is_put_back() {
     let mut w = World::new();
