@@ -95,7 +95,7 @@ mod tests {
             screen
               FROM       TO         REASONS
               PENDING    RUNNING    dispatched
-                         CANCELLED  user_cancel, dependency_failed
+                         CANCELLED  user_cancel, dependency_failed, superseded
                          PAUSED     user_pause
                          FAILED     invalid_input
               RUNNING    SUCCESS    completed
@@ -106,10 +106,10 @@ mod tests {
                          LOST       worker_lost, worker_crash, host_rebooted
                          PENDING    worker_shutdown, user_reset, never_started
               PAUSED     PENDING    user_resume
-                         CANCELLED  user_cancel
+                         CANCELLED  user_cancel, dependency_failed, superseded
               RETRYING   RUNNING    dispatched
                          DEAD       retries_exhausted
-                         CANCELLED  user_cancel
+                         CANCELLED  user_cancel, superseded
                          PAUSED     user_pause
               LOST       RUNNING    executor_returned
                          PENDING    lease_revoked, lease_expired, user_reset

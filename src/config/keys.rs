@@ -46,7 +46,7 @@ pub(super) const TOP: &[Key] = &[
     now("http"),
     now("handlers"),
     later("dispatch"),
-    later("schedules"),
+    now("schedules"),
     later("hooks"),
     later("inbox"),
     later("alerts"),
@@ -126,6 +126,27 @@ pub const HANDLER: &[Key] = &[
     later("contact"),
 ];
 
+/// The keys of a schedule.
+pub(super) const SCHEDULE: &[Key] = &[
+    now("type"),
+    now("cron"),
+    now("every"),
+    now("from"),
+    now("at"),
+    now("timezone"),
+    now("payload"),
+    now("priority"),
+    now("max_retry"),
+    now("timeout"),
+    now("misfire_grace"),
+    now("coalesce"),
+    now("max_instances"),
+    now("overlap"),
+    now("jitter"),
+    now("dst_gap"),
+    now("dst_fold"),
+];
+
 /// Every table with its keys.
 pub const KEYS: &[Section] = &[
     Section { path: "", keys: TOP },
@@ -136,4 +157,5 @@ pub const KEYS: &[Section] = &[
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
     Section { path: "handlers.NAME", keys: HANDLER },
+    Section { path: "schedules.NAME", keys: SCHEDULE },
 ];

@@ -4,11 +4,13 @@ use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
 use super::keys;
 use super::read::{Reader, Table, absolute_path, duration, integer, list, size, text, word};
+use super::schedules::read_schedules;
 use super::{
     Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
 };
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
+use crate::kernel::schedule::ScheduleSpec;
 use crate::limits::LEASES_PER_REQUEST_MAX;
 use crate::units;
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ pub(super) struct FileConfig {
     pub(super) log: Log,
     pub(super) http: Http,
     pub(super) handlers: BTreeMap<String, Handler>,
+    pub(super) schedules: BTreeMap<String, ScheduleSpec>,
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
@@ -77,6 +80,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     read_log(&mut reader, &top, &mut config.log);
     read_http(&mut reader, &top, &mut config.http);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);
+    config.schedules = read_schedules(&mut reader, &top, &config.handlers);
     if reader.faults.is_empty() {
         config.origins = reader.origins;
         Ok(config)

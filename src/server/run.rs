@@ -13,6 +13,7 @@ use super::replay::Replayer;
 use super::rules::{journal_options, rules_from};
 use super::socket::Socket;
 use super::status::{About, Recovered};
+use super::schedules::{self, Arranging};
 use super::{claims, data_dir, deaths, http, lifeline};
 use crate::clock::{self, Clock};
 use crate::config::{Config, Fsync, Running};
@@ -195,6 +196,7 @@ struct Orders {
 struct Opened {
     engine: Core,
     clock: Clock,
+    arranging: Arranging,
     outputs: Vec<Output<RealDisk>>,
     recovery: Recovered,
     boot_id: String,
@@ -226,6 +228,8 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     };
     let workers = engine.state().workers();
     let dead = workers.filter_map(|worker| Some((worker.id, verdict(worker)?)));
+    let wanted = schedules::specs(config);
+    schedules::tell_of_takeovers(engine.state(), &wanted);
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id: boot_id.as_str().into(),
@@ -233,7 +237,7 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         skipped_ahead: recovery.skipped_ahead,
         dead: dead.collect(),
         stepped: None,
-        schedules: None,
+        schedules: Some(wanted.clone()),
     };
     let grace = config.worker.suspect_after;
     let mut clock = Clock::resume(engine.state().head(), &boot_id, grace);
@@ -247,7 +251,9 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     if let Some(suspicious) = &recovery.suspicious {
         tracing::error!("{suspicious}");
     }
-    Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
+    let arranging =
+        Arranging::begin(wanted, engine.refused_schedules(), clock::monotonic());
+    Ok(Opened { engine, clock, arranging, outputs, recovery, boot_id, store, workers })
 }
 
 /// Opens the engine, on two cores. A record that can't follow is looked for once more on one, for
@@ -319,8 +325,9 @@ async fn serve(
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
+    let core = (opened.engine, opened.clock);
     let host =
-        Host::new((opened.engine, opened.clock), inbox, outbox.clone(), pulse.clone(), helpers);
+        Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
