@@ -415,7 +415,8 @@ mod tests {
         let (remains, _jobs) = sync_channel(1);
         let helpers = Helpers { sweeper, snapshots, remains };
         let (outbox, pulse) = (Arc::default(), Arc::default());
-        let mut host = Host::new((engine, clock), inbox, outbox, pulse, helpers, Arranging::default());
+        let mut host =
+            Host::new((engine, clock), inbox, outbox, pulse, helpers, Arranging::default());
         drop(outputs);
         let input = || Message::Tell(Box::new(Input::Forget(Ticket(1))));
         (0..1300).for_each(|_| to.send(input()).unwrap());

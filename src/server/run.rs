@@ -11,9 +11,9 @@ use super::reload::{Reload, Reloading};
 use super::remains::{self, Remains};
 use super::replay::Replayer;
 use super::rules::{journal_options, rules_from};
+use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::schedules::{self, Arranging};
 use super::{claims, data_dir, deaths, http, lifeline};
 use crate::clock::{self, Clock};
 use crate::config::{Config, Fsync, Running};
@@ -251,8 +251,7 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     if let Some(suspicious) = &recovery.suspicious {
         tracing::error!("{suspicious}");
     }
-    let arranging =
-        Arranging::begin(wanted, engine.refused_schedules(), clock::monotonic());
+    let arranging = Arranging::begin(wanted, engine.refused_schedules(), clock::monotonic());
     Ok(Opened { engine, clock, arranging, outputs, recovery, boot_id, store, workers })
 }
 
@@ -326,8 +325,7 @@ async fn serve(
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
     let core = (opened.engine, opened.clock);
-    let host =
-        Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
+    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });

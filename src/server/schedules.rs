@@ -52,10 +52,10 @@ pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
 }
 
 fn refused(facts: &Facts<'_>) -> Vec<RefusedSchedule> {
-    let refused = facts.refused.iter().map(|(name, why)| RefusedSchedule {
-        name: name.to_string(),
-        why: why.to_string(),
-    });
+    let refused = facts
+        .refused
+        .iter()
+        .map(|(name, why)| RefusedSchedule { name: name.to_string(), why: why.to_string() });
     refused.collect()
 }
 
@@ -157,15 +157,17 @@ async fn act(app: &App, peer: Peer, name: &str, act: ScheduleAct) -> Answered {
     }
     let name = Text::from(name);
     let command = Command::ActOnSchedule { name: name.clone(), act };
-    let acted = app.hand.ask_and_look(peer.actor(), vec![command], move |facts, answers| {
-        match answers.into_iter().next() {
+    let acted =
+        app.hand.ask_and_look(peer.actor(), vec![command], move |facts, answers| match answers
+            .into_iter()
+            .next()
+        {
             Some(Ok(Answer::ScheduleActed { changed, task })) => {
                 Ok(acted(facts, &name, changed, task))
             }
             Some(Err(rejection)) => Err(Failure::from(rejection)),
             _ => Err(unexpected()),
-        }
-    })?;
+        })?;
     Ok(ok(&acted.await??))
 }
 

@@ -27,8 +27,9 @@ pub(crate) fn specs(config: &Config) -> BTreeMap<Text, ScheduleSpec> {
 /// Passes a config whose schedules have payloads that their types take.
 pub(crate) fn check(config: &Config, kinds: &Kinds) -> Result<(), String> {
     for (name, spec) in &config.schedules {
-        check_payload(kinds, spec)
-            .map_err(|Failure(problem)| format!("`schedules.{name}.payload`: {}", problem.detail))?;
+        check_payload(kinds, spec).map_err(|Failure(problem)| {
+            format!("`schedules.{name}.payload`: {}", problem.detail)
+        })?;
     }
     Ok(())
 }

@@ -62,7 +62,11 @@ impl Local {
         let end = at.naive_local();
         let begin = end.checked_sub_signed(TimeDelta::seconds(i64::from(gap)))?;
         let wanted = first_match(cron, begin).filter(|wanted| *wanted < end)?;
-        let clock = wanted.format(if wanted.format("%S").to_string() == "00" { "%H:%M" } else { "%H:%M:%S" });
+        let clock = wanted.format(if wanted.format("%S").to_string() == "00" {
+            "%H:%M"
+        } else {
+            "%H:%M:%S"
+        });
         Some(format!("{clock} does not exist that day: the first instant after the gap"))
     }
 }

@@ -51,7 +51,11 @@ pub(super) fn times(schedule: &Schedule, wanted: &Wanted, now: Timestamp) -> Nex
         }
         // What is planned already may have passed over times that were decided.
         (Plan::Cron(_) | Plan::Once(_), Ok(times)) => {
-            at = if wanted.from.is_some() { times.next(before) } else { at.or_else(|| times.next(before)) };
+            at = if wanted.from.is_some() {
+                times.next(before)
+            } else {
+                at.or_else(|| times.next(before))
+            };
         }
     }
     let mut planned = Vec::new();

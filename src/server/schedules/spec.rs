@@ -92,9 +92,7 @@ fn plan(request: &ScheduleRequest) -> Result<Plan, Failure> {
             let from = word("from", from.clone(), FROM)?.unwrap_or_default();
             Ok(Plan::Every(every, from))
         }
-        (None, None, Some(at), false) => {
-            Ok(Plan::Once(parse_rfc3339(at).map_err(about("at"))?))
-        }
+        (None, None, Some(at), false) => Ok(Plan::Once(parse_rfc3339(at).map_err(about("at"))?)),
         (None, None, None, true) => Ok(Plan::Boot),
         _ => Err(invalid("exactly one of `cron`, `every`, `at` and `boot` says when it fires")),
     }
