@@ -3,8 +3,8 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show, states,
-    status, submit,
+    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show,
+    states, status, submit,
 };
 use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};

@@ -139,9 +139,9 @@ fn variable(text: &str) -> Option<(String, String)> {
         }
     };
     let value = rest.trim_start().strip_prefix('=')?.trim();
-    let quoted = ['"', '\''].into_iter().find_map(|quote| {
-        value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote))
-    });
+    let quoted = ['"', '\'']
+        .into_iter()
+        .find_map(|quote| value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)));
     let is_name = !name.is_empty() && !name.contains(['*', '@']);
     is_name.then(|| (name.to_owned(), quoted.unwrap_or(value).to_owned()))
 }
@@ -272,10 +272,30 @@ mod tests {
     /// Lines as they stand in crontabs of the world, with what cron makes of them.
     const LINES: &[(&str, &str, &str, Option<&str>)] = &[
         ("0 3 * * * /usr/local/bin/backup", "0 3 * * *", "/usr/local/bin/backup", None),
-        ("*/5 * * * * cd /srv && ./poll >/dev/null 2>&1", "*/5 * * * *", "cd /srv && ./poll >/dev/null 2>&1", None),
-        ("17 *\t* * *\trun-parts /etc/cron.hourly", "17 * * * *", "run-parts /etc/cron.hourly", None),
-        ("0 4 8-14 * * test $(date +\\%u) -eq 7 && mdcheck", "0 4 8-14 * *", "test $(date +%u) -eq 7 && mdcheck", None),
-        ("0 22 * * 1-5 mail -s \"It's 10pm\" joe%Joe,%%Where are your kids?%", "0 22 * * 1-5", "mail -s \"It's 10pm\" joe", Some("Joe,\n\nWhere are your kids?\n\n")),
+        (
+            "*/5 * * * * cd /srv && ./poll >/dev/null 2>&1",
+            "*/5 * * * *",
+            "cd /srv && ./poll >/dev/null 2>&1",
+            None,
+        ),
+        (
+            "17 *\t* * *\trun-parts /etc/cron.hourly",
+            "17 * * * *",
+            "run-parts /etc/cron.hourly",
+            None,
+        ),
+        (
+            "0 4 8-14 * * test $(date +\\%u) -eq 7 && mdcheck",
+            "0 4 8-14 * *",
+            "test $(date +%u) -eq 7 && mdcheck",
+            None,
+        ),
+        (
+            "0 22 * * 1-5 mail -s \"It's 10pm\" joe%Joe,%%Where are your kids?%",
+            "0 22 * * 1-5",
+            "mail -s \"It's 10pm\" joe",
+            Some("Joe,\n\nWhere are your kids?\n\n"),
+        ),
         ("23 0-23/2 * * * echo every even hour", "23 0-23/2 * * *", "echo every even hour", None),
         ("5 4 * * sun echo run at 5 after 4", "5 4 * * sun", "echo run at 5 after 4", None),
         ("0 9 * JAN-mar MON,wed,Fri report", "0 9 * JAN-mar MON,wed,Fri", "report", None),
@@ -298,7 +318,10 @@ mod tests {
     fn lines_mean_what_cron_makes_of_them() {
         for (line, cron, command, input) in LINES {
             let read = one(line).unwrap_or_else(|why| panic!("{line}: {why}"));
-            assert_eq!((read.0.as_str(), read.1.as_str(), read.2.as_deref()), (*cron, *command, *input));
+            assert_eq!(
+                (read.0.as_str(), read.1.as_str(), read.2.as_deref()),
+                (*cron, *command, *input)
+            );
         }
     }
 
@@ -330,12 +353,16 @@ mod tests {
                     'B C'=' x '\nCRON_TZ=Asia/Tokyo\nTZ=UTC\n\n* * * * * second\nMAILTO=\"\"\n";
         let Crontab { entries, refused, notes } = parse(text, Form::User);
         assert_eq!(refused, []);
-        let said: Vec<_> = notes.iter().map(|note| (note.line, note.what.split(' ').next())).collect();
+        let said: Vec<_> =
+            notes.iter().map(|note| (note.line, note.what.split(' ').next())).collect();
         assert_eq!(said, [(2, Some("MAILTO:")), (9, Some("TZ"))]);
         let of = |entry: &Entry, name: &str| entry.variables.get(name).cloned();
         let [first, second] = entries.as_slice() else { panic!("{entries:?}") };
         assert_eq!((first.line, second.line), (4, 11));
-        assert_eq!((of(first, "A"), first.shell(), &first.zone), (Some("1".into()), "/bin/sh", &None));
+        assert_eq!(
+            (of(first, "A"), first.shell(), &first.zone),
+            (Some("1".into()), "/bin/sh", &None)
+        );
         assert_eq!(of(second, "A").as_deref(), Some("two words"));
         assert_eq!(of(second, "B C").as_deref(), Some(" x "));
         assert_eq!((second.shell(), second.zone.as_deref()), ("/bin/bash", Some("Asia/Tokyo")));
@@ -347,15 +374,15 @@ mod tests {
     fn the_system_s_form_names_the_user_and_input_goes_through_no_quoting() {
         let text = "17 * * * * root cd / && run-parts /etc/cron.hourly\n@daily www-data x%it's\n1 2 3 4 5 \n";
         let Crontab { entries, refused, .. } = parse(text, Form::System);
-        assert_eq!(refused, [Said { line: 3, what: "there is no user after the times".to_owned() }]);
+        assert_eq!(
+            refused,
+            [Said { line: 3, what: "there is no user after the times".to_owned() }]
+        );
         let [first, second] = entries.as_slice() else { panic!("{entries:?}") };
         assert_eq!(first.user.as_deref(), Some("root"));
         assert_eq!(first.command, "cd / && run-parts /etc/cron.hourly");
         assert_eq!(second.user.as_deref(), Some("www-data"));
         let piped = r#"printf '%s' "$1" | "$2" -c "$3""#;
-        assert_eq!(
-            second.argv(),
-            ["/bin/sh", "-c", piped, "cron", "it's\n", "/bin/sh", "x"]
-        );
+        assert_eq!(second.argv(), ["/bin/sh", "-c", piped, "cron", "it's\n", "/bin/sh", "x"]);
     }
 }

@@ -116,7 +116,8 @@ fn footer(list: &TaskList, args: &Args) -> String {
             text += &format!(" --status {}", words.join(","));
         }
         text += &args.kind.as_ref().map(|kind| format!(" --type {kind}")).unwrap_or_default();
-        text += &args.schedule.as_ref().map(|name| format!(" --schedule {name}")).unwrap_or_default();
+        text +=
+            &args.schedule.as_ref().map(|name| format!(" --schedule {name}")).unwrap_or_default();
         text += &args.since.as_ref().map(|since| format!(" --since '{since}'")).unwrap_or_default();
         if args.limit != 50 {
             text += &format!(" --limit {}", args.limit);

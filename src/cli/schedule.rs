@@ -71,9 +71,9 @@ pub(crate) fn run(command: &Command, session: &mut Session<'_>) -> Result<u8, Fa
         Command::List => list::run(session),
         Command::Show { name } => show::run(name, session),
         Command::Add(args) => add::run(args, session),
-        Command::Remove { names } => each(names, "removed", session, |path, session| {
-            delete(session.api, path)
-        }),
+        Command::Remove { names } => {
+            each(names, "removed", session, |path, session| delete(session.api, path))
+        }
         Command::Pause { names, reason } => {
             let request = PauseScheduleRequest { reason: reason.clone() };
             each(names, "paused", session, |path, session| {
@@ -143,8 +143,10 @@ fn trigger(name: &str, wait: bool, session: &mut Session<'_>) -> Result<u8, Fail
     match acted.task {
         Some(task) if wait => wait::wait_for(task, None, session),
         Some(_) => Ok(exit::DONE),
-        None if wait => Err(Failure::new(exit::FAILED, "the run waits until another one has ended")
-            .with_help(format!("midwatch schedule show {name}"))),
+        None if wait => {
+            Err(Failure::new(exit::FAILED, "the run waits until another one has ended")
+                .with_help(format!("midwatch schedule show {name}")))
+        }
         None => {
             session.note("the run waits until another one has ended");
             Ok(exit::DONE)

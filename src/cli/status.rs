@@ -110,7 +110,9 @@ fn first_line(status: &StatusView, view: &View) -> String {
 fn schedules(status: &StatusView, view: &View) -> String {
     let count = units::count(status.schedules);
     match &status.next_fire {
-        Some(next) => format!("{count}; next {}, {}", tame(&next.schedule), view.relative(&next.at)),
+        Some(next) => {
+            format!("{count}; next {}, {}", tame(&next.schedule), view.relative(&next.at))
+        }
         None => format!("{count}; nothing is planned"),
     }
 }

@@ -38,7 +38,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "D", value_parser = duration)]
     every: Option<Millis>,
     /// What that is counted from: the start or the end of the last run
-    #[arg(long, value_name = "FROM", requires = "every", value_parser = ["start", "end"])]
+    #[arg(long, value_name = "FROM", conflicts_with_all = ["cron", "at", "boot"],
+        value_parser = ["start", "end"])]
     from: Option<String>,
     /// Once: 02:30, "2026-03-14 02:30" or RFC 3339
     #[arg(long, value_name = "TIME")]

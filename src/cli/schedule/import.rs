@@ -181,7 +181,9 @@ impl Ground {
             && wanted.uid != self.uid
         {
             let uid = self.uid;
-            return Err(format!("it is for user {user}, and the daemon runs commands as uid {uid}"));
+            return Err(format!(
+                "it is for user {user}, and the daemon runs commands as uid {uid}"
+            ));
         }
         let entry = self.own.as_ref().and_then(|own| own.entry.as_ref());
         let home = entry.map(|(_, home)| home.to_string_lossy().into_owned());
@@ -219,7 +221,8 @@ fn zone_of_the_host(etc: &Path) -> String {
     let linked = fs::read_link(etc.join("localtime")).ok();
     let linked = linked.and_then(|path| path.to_str().map(str::to_owned));
     let named = || fs::read_to_string(etc.join("timezone")).ok();
-    let zone = linked.as_deref().and_then(|path| path.split_once("zoneinfo/")).map(|(_, zone)| zone);
+    let zone =
+        linked.as_deref().and_then(|path| path.split_once("zoneinfo/")).map(|(_, zone)| zone);
     let zone = zone.map(str::to_owned).or_else(named).unwrap_or_default();
     let zone = zone.trim();
     let zone = zone.strip_prefix("posix/").unwrap_or(zone);

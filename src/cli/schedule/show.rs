@@ -32,10 +32,13 @@ pub(super) fn render(one: &ScheduleView, view: &View) -> String {
         }
     };
     line("trouble", one.trouble.clone());
-    line("paused", one.paused.as_ref().map(|order| {
-        let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-        format!("{} by {}{why}", view.relative(&order.at), order.by)
-    }));
+    line(
+        "paused",
+        one.paused.as_ref().map(|order| {
+            let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            format!("{} by {}{why}", view.relative(&order.at), order.by)
+        }),
+    );
     line("next", one.next.as_ref().map(|next| planned(next, view)));
     line("", one.next.as_ref().and_then(|next| next.note.clone()));
     let task = one.last_task.map(|task| format!("task {task}")).unwrap_or_default();
@@ -44,7 +47,8 @@ pub(super) fn render(one: &ScheduleView, view: &View) -> String {
     line("running", ids(&one.running));
     line("waiting", queued(one));
     line("success", one.last_success.as_ref().map(|at| view.absolute(at)));
-    let failed = (one.failures != 0).then(|| format!("{} runs since ended otherwise", one.failures));
+    let failed =
+        (one.failures != 0).then(|| format!("{} runs since ended otherwise", one.failures));
     line("failures", failed);
     line("policy", Some(policy(one)));
     line("counts", Some(counts(one)));
@@ -67,14 +71,13 @@ fn head(one: &ScheduleView, view: &View) -> String {
     let (word, ink) = match one {
         ScheduleView { trouble: Some(_), .. } => ("fires no more", Ink::Red),
         ScheduleView { paused: Some(_), .. } => ("paused", Ink::Yellow),
-        ScheduleView { held: true, .. } => {
-            ("held: the clock cannot be believed, its planned times wait", Ink::Yellow)
-        }
+        ScheduleView { held: true, .. } => ("held until the clock can be believed", Ink::Yellow),
         ScheduleView { next: None, at: Some(_), .. } => ("over", Ink::Plain),
         _ => ("on", Ink::Green),
     };
     let name = view.paint.with(Ink::Bold, &format!("schedule {}", tame(&one.name)));
-    let zone = if one.cron.is_some() { format!("  {}", tame(&one.timezone)) } else { String::new() };
+    let zone =
+        if one.cron.is_some() { format!("  {}", tame(&one.timezone)) } else { String::new() };
     format!("{name}  {}{zone}  {}\n\n", tame(&plan(one)), view.paint.with(ink, word))
 }
 
@@ -99,8 +102,11 @@ fn queued(one: &ScheduleView) -> Option<String> {
 
 fn policy(one: &ScheduleView) -> String {
     let missed = if one.coalesce { "one run for all missed" } else { "a run for each missed" };
-    let jitter =
-        if one.jitter == "0s" { String::new() } else { format!(", up to {} of jitter", one.jitter) };
+    let jitter = if one.jitter == "0s" {
+        String::new()
+    } else {
+        format!(", up to {} of jitter", one.jitter)
+    };
     let dst = [("gap", &one.dst_gap), ("fold", &one.dst_fold)];
     let dst = dst.iter().filter_map(|(what, word)| Some(format!(", {what} {}", word.as_ref()?)));
     format!(
@@ -142,7 +148,8 @@ fn account(one: &ScheduleView, view: &View) -> String {
         Some(columns) => cut(&tame(&line), columns),
         None => tame(&line),
     };
-    let mut text = format!("  {}\n", view.paint.with(Ink::Bold, "what became of its planned times"));
+    let mut text =
+        format!("  {}\n", view.paint.with(Ink::Bold, "what became of its planned times"));
     for (span, decision) in lines {
         let gap = " ".repeat(widest.saturating_sub(width(&span)));
         text += &format!("{}\n", fit(format!("  {span}{gap}  {}", became(decision))));

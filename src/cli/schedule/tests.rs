@@ -134,7 +134,8 @@ fn one_schedule_accounts_for_its_planned_times() {
 
           midwatch schedule next nightly    midwatch schedule trigger nightly
           midwatch list --schedule nightly
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
 }
 
 #[test]
@@ -159,10 +160,11 @@ fn a_paused_and_a_stuck_schedule_say_so_first() {
         schedule nightly  30 2 * * *  America/New_York  fires no more
 
           trouble     there is no date any more that it matches
-        schedule nightly  30 2 * * *  America/New_York  held: the clock cannot be believed, its planned times wait
+        schedule nightly  30 2 * * *  America/New_York  held until the clock can be believed
 
           next        2026-03-15 06:30:00Z  (in 1 d 3 h)
-    "#]].assert_eq(&[paused, stuck, held].map(|one| lines(&one)).concat());
+    "#]]
+    .assert_eq(&[paused, stuck, held].map(|one| lines(&one)).concat());
 }
 
 #[test]
@@ -184,7 +186,8 @@ fn the_list_fits_eighty_columns() {
           NAME     WHEN                TYPE        NEXT        RUNS  NOTE
           nightly  30 2 * * *          fetch_data  in 1 d 3 h    12  2 runs failed sinc…
           poll     30s after each end  fetch_data                12  task 7 runs
-    "#]].assert_eq(&samples::screen(&text));
+    "#]]
+    .assert_eq(&samples::screen(&text));
 }
 
 #[test]
@@ -301,7 +304,8 @@ fn a_trigger_may_be_waited_for_unless_it_waits_itself() {
 fn refusals_have_their_exit_codes_and_slips_are_told_before_anything_is_sent() {
     let problem = |code| serde_json::to_string(&crate::api::Problem::new(code, "no")).unwrap();
     let asked = "GET /v1/schedules/nope";
-    let played = samples::play("schedule show nope", &[(asked, problem(crate::api::Code::NoSuchSchedule))]);
+    let played =
+        samples::play("schedule show nope", &[(asked, problem(crate::api::Code::NoSuchSchedule))]);
     assert_eq!(played.code, 3);
     let asked = "DELETE /v1/schedules/a";
     let refused = problem(crate::api::Code::ScheduleConflict);
@@ -326,13 +330,18 @@ fn refusals_have_their_exit_codes_and_slips_are_told_before_anything_is_sent() {
 fn a_crontab_is_taken_over_and_the_same_again_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("my.cron");
-    samples::write(&file, "PATH=/opt/bin\nMAILTO=me\n0 3 * * * /usr/local/bin/backup --all\n@reboot up\n61 * * * * bad\n");
+    samples::write(
+        &file,
+        "PATH=/opt/bin\nMAILTO=me\n0 3 * * * /usr/local/bin/backup --all\n@reboot up\n61 * * * * bad\n",
+    );
     let dry = samples::play(&format!("schedule import-crontab --dry-run {}", file.display()), &[]);
     assert_eq!(dry.code, 1, "{dry}");
     assert!(dry.out.contains("cron-my-backup-"), "{dry}");
-    let names: Vec<_> = dry.out.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let names: Vec<_> =
+        dry.out.lines().skip(1).filter_map(|line| line.split_whitespace().nth(1)).collect();
     let [backup, up] = names.as_slice() else { panic!("{dry}") };
-    let again = samples::play(&format!("schedule import-crontab --dry-run {}", file.display()), &[]);
+    let again =
+        samples::play(&format!("schedule import-crontab --dry-run {}", file.display()), &[]);
     assert_eq!(dry.out, again.out);
     expect![[r#"
         exit 1
@@ -343,9 +352,12 @@ fn a_crontab_is_taken_over_and_the_same_again_changes_nothing() {
         --- stderr
         line 2: MAILTO: nothing is mailed; what a run prints is kept, see `midwatch log`
         error: line 5: `61 * * * *`: Component error: Number out of bounds.
-    "#]].assert_eq(&dry.to_string());
-    // What is sent. The status gives no pid that there is, so the daemon's user is taken for ours.
-    let json = samples::play_words(&["schedule", "import-crontab", "--dry-run", "--json", file.to_str().unwrap()], &[]);
+    "#]]
+    .assert_eq(&dry.to_string());
+    let json = samples::play_words(
+        &["schedule", "import-crontab", "--dry-run", "--json", file.to_str().unwrap()],
+        &[],
+    );
     let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
     assert_eq!(json["schedules"][0]["name"], *backup);
     assert_eq!(json["schedules"][1]["name"], *up);
