@@ -118,3 +118,31 @@ impl Arranging {
         self.refused = refused;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::schedule::Plan;
+
+    // spec: TIM-123
+    #[test]
+    fn what_was_refused_is_kept_and_tried_again_until_it_is_taken() {
+        let spec = ScheduleSpec::new("t", Plan::Boot);
+        let wanted = BTreeMap::from([(Text::from("a"), spec)]);
+        let refused = vec![(Text::from("a"), Rejection::NoSpace)];
+        let state = State::default();
+        let mut arranging = Arranging::begin(wanted, &refused, Millis(0));
+        assert_eq!((arranging.refused(), arranging.again()), (&refused[..], Some(AGAIN)));
+        assert!(arranging.commands(&state, Millis(1)).is_empty());
+        assert_eq!(arranging.commands(&state, AGAIN).len(), 1);
+        // Nothing is asked twice, also not for a config that came meanwhile.
+        arranging.want(BTreeMap::new());
+        assert_eq!(arranging.again(), None);
+        assert!(arranging.commands(&state, AGAIN).is_empty());
+        arranging.answered(vec![Err(Rejection::NoSpace)], AGAIN);
+        assert_eq!(arranging.refused(), &refused[..]);
+        assert_eq!(arranging.again(), Some(Millis(0)));
+        assert!(arranging.commands(&state, AGAIN).is_empty(), "it wants none any more");
+        assert_eq!((arranging.refused().len(), arranging.again()), (0, None));
+    }
+}

@@ -129,3 +129,24 @@ fn word<T: Copy>(
     };
     found.map(|(_, meaning)| Some(*meaning)).ok_or_else(wrong)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, Named, Surroundings};
+
+    // spec: TIM-054
+    #[test]
+    fn commands_are_scheduled_by_the_daemons_own_user_alone() {
+        let config = Config::load(&Named::default(), &Surroundings::default()).unwrap();
+        let policy = Policy::of(&config).unwrap();
+        let by = |access| {
+            let json = r#"{"type":"exec","cron":"@daily","payload":{"argv":["/bin/true"]}}"#;
+            let request = serde_json::from_str(json).unwrap();
+            let read = read(&policy, Peer { uid: 7, access }, request);
+            read.map(|spec| spec.kind).map_err(|Failure(problem)| problem.code)
+        };
+        assert_eq!(by(Access::Own), Ok(EXEC.into()));
+        assert_eq!(by(Access::Operate), Err(Code::NotPermitted));
+    }
+}
