@@ -4,11 +4,13 @@
 //! all use them, so none of them can drift. They carry data only; nothing here decides.
 
 mod problem;
+mod schedule;
 mod task;
 mod types;
 mod worker;
 
 pub use problem::{Code, Problem};
+pub use schedule::*;
 pub use task::*;
 pub use types::*;
 pub use worker::*;

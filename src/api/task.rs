@@ -156,6 +156,9 @@ pub struct ListQuery {
     /// One type.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// One schedule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
     /// Only tasks created at or after this instant (RFC 3339) or within this span (`2h`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
@@ -308,6 +311,12 @@ pub struct StatusView {
     pub tasks: std::collections::BTreeMap<String, u64>,
     /// Milliseconds that the task has been due which waits longest.
     pub oldest_waiting_ms: Option<u64>,
+    /// Schedules.
+    #[serde(default)]
+    pub schedules: u64,
+    /// The one that fires next, and when.
+    #[serde(default)]
+    pub next_fire: Option<NextFire>,
     /// Workers alive.
     pub workers_alive: u32,
     /// Workers silent for a while.
@@ -361,6 +370,15 @@ pub struct StepView {
     pub from: String,
     /// What it showed.
     pub to: String,
+}
+
+/// Which schedule fires next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextFire {
+    /// Its name.
+    pub schedule: String,
+    /// When.
+    pub at: String,
 }
 
 const fn yes() -> bool {

@@ -3,8 +3,8 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, show, states, status,
-    submit,
+    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show,
+    states, status, submit,
 };
 use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -127,6 +127,9 @@ pub(crate) enum Command {
     /// Whole task types: list, pause, resume, limit
     #[command(subcommand)]
     Type(types::Command),
+    /// What runs by the clock: list, show, add, remove, pause, resume, trigger, next
+    #[command(subcommand)]
+    Schedule(schedule::Command),
     /// Who works, who is silent, and what each holds
     Workers,
     /// Health on one screen; exits 1 when it is not good

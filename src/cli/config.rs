@@ -38,16 +38,25 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
     let config = Config::load(&named, &session.environment.surroundings)?;
     server::check_names(&config).map_err(|why| Failure::new(2, why))?;
     let names: Vec<_> = config.handlers.keys().collect();
+    let schedules: Vec<_> = config.schedules.keys().collect();
     match session.format {
         Format::Json | Format::Ndjson => {
-            session.json(&json!({ "file": config.file, "handlers": names }))
+            session.json(&json!({ "file": config.file, "handlers": names, "schedules": schedules }))
         }
         Format::Table => {
-            let said = match (&config.file, names.len()) {
-                (None, _) => "there is no config; the built-in values serve".to_owned(),
-                (Some(file), 1) => format!("{} is good, 1 handler", file.display()),
-                (Some(file), number) => format!("{} is good, {number} handlers", file.display()),
+            let counted = |number: usize, what: &str| match number {
+                1 => format!("1 {what}"),
+                number => format!("{number} {what}s"),
             };
+            let mut said = match &config.file {
+                None => "there is no config; the built-in values serve".to_owned(),
+                Some(file) => {
+                    format!("{} is good, {}", file.display(), counted(names.len(), "handler"))
+                }
+            };
+            if !schedules.is_empty() {
+                said += &format!(", {}", counted(schedules.len(), "schedule"));
+            }
             session.print(&format!("{said}\n"))
         }
     }

@@ -22,6 +22,11 @@ pub(crate) enum Request {
         /// What is asked, as JSON.
         body: Box<RawValue>,
     },
+    /// Asks for something to be taken away.
+    Delete {
+        /// Path.
+        path: String,
+    },
     /// Asks for many changes, each answered by a line.
     Lines {
         /// Path.
@@ -61,6 +66,11 @@ pub(crate) fn post<T: Serialize, R: DeserializeOwned>(
     let body = serde_json::value::to_raw_value(body)
         .map_err(|error| Failure::usage(format!("cannot write the request: {error}")))?;
     read(api.send(&Request::Post { path: path.to_owned(), body })?)
+}
+
+/// Asks for something to be taken away.
+pub(crate) fn delete<R: DeserializeOwned>(api: &dyn Api, path: &str) -> Result<R, Failure> {
+    read(api.send(&Request::Delete { path: path.to_owned() })?)
 }
 
 fn read<R: DeserializeOwned>(answer: Box<dyn BufRead + '_>) -> Result<R, Failure> {

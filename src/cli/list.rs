@@ -22,6 +22,9 @@ pub(crate) struct Args {
     /// Only this type
     #[arg(long = "type", value_name = "T")]
     kind: Option<String>,
+    /// Only tasks of this schedule
+    #[arg(long, value_name = "N")]
+    schedule: Option<String>,
     /// Only tasks made since then: 2h, 02:30 or 2026-03-14
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
     let query = [
         ("status", (!statuses.is_empty()).then(|| statuses.join(","))),
         ("type", args.kind.clone()),
+        ("schedule", args.schedule.clone()),
         ("since", since),
         ("limit", Some(args.limit.to_string())),
         ("after", args.after.map(|id| id.to_string())),
@@ -112,6 +116,8 @@ fn footer(list: &TaskList, args: &Args) -> String {
             text += &format!(" --status {}", words.join(","));
         }
         text += &args.kind.as_ref().map(|kind| format!(" --type {kind}")).unwrap_or_default();
+        text +=
+            &args.schedule.as_ref().map(|name| format!(" --schedule {name}")).unwrap_or_default();
         text += &args.since.as_ref().map(|since| format!(" --since '{since}'")).unwrap_or_default();
         if args.limit != 50 {
             text += &format!(" --limit {}", args.limit);
@@ -148,11 +154,12 @@ mod tests {
         let mut args = Args {
             status: vec![Status::Dead, Status::Lost],
             kind: Some("fetch_data".to_owned()),
+            schedule: Some("nightly".to_owned()),
             since: Some("2h".to_owned()),
             limit: 4,
             after: None,
         };
-        expect!["4 of 1,217 tasks; more: midwatch list --status DEAD,LOST --type fetch_data --since '2h' --limit 4 --after 88213"].assert_eq(&footer(&list, &args));
+        expect!["4 of 1,217 tasks; more: midwatch list --status DEAD,LOST --type fetch_data --schedule nightly --since '2h' --limit 4 --after 88213"].assert_eq(&footer(&list, &args));
         list.next = None;
         args.status.clear();
         expect!["4 of 1,217 tasks"].assert_eq(&footer(&list, &args));

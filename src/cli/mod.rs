@@ -9,6 +9,7 @@ mod act;
 mod arguments;
 mod config;
 mod connection;
+mod crontab;
 mod daemon;
 mod demo;
 pub mod documents;
@@ -25,6 +26,7 @@ mod paint;
 mod payload;
 mod reset;
 mod retry;
+mod schedule;
 pub mod screens;
 mod session;
 mod show;
@@ -207,6 +209,7 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::Reset(args) => reset::run(args, session),
         Command::Edit(args) => edit::run(args, session),
         Command::Type(command) => types::run(command, session),
+        Command::Schedule(command) => schedule::run(command, session),
         Command::Workers => workers::run(session),
         Command::Status(args) => status::run(args, session),
         Command::States(args) => states::run(args, session),

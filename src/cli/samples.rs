@@ -163,6 +163,7 @@ impl Api for Script {
         let asked = match request {
             Request::Get { path } => format!("GET {path}"),
             Request::Post { path, body } => format!("POST {path} {body}"),
+            Request::Delete { path } => format!("DELETE {path}"),
             Request::Lines { path, lines } => {
                 format!("POST {path} {}", String::from_utf8_lossy(lines))
             }

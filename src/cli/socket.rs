@@ -43,7 +43,7 @@ fn waits(request: &Request) -> bool {
         Request::Get { path } => {
             ["/wait", "follow=1", "/v1/events"].iter().any(|mark| path.contains(mark))
         }
-        Request::Post { .. } => false,
+        Request::Post { .. } | Request::Delete { .. } => false,
         Request::Lines { .. } => true,
     }
 }
@@ -94,6 +94,10 @@ impl Api for Daemon {
             Request::Get { path } => Ok(Box::new(Arriving::new(client.download(path)?))),
             Request::Post { path, body } => {
                 let answer: Box<RawValue> = client.post(path, body)?;
+                Ok(Box::new(Cursor::new(answer.get().to_owned())))
+            }
+            Request::Delete { path } => {
+                let answer: Box<RawValue> = client.delete(path)?;
                 Ok(Box::new(Cursor::new(answer.get().to_owned())))
             }
             Request::Lines { path, lines } => {

@@ -65,6 +65,9 @@ pub(crate) fn render(status: &StatusView, view: &View) -> String {
             status.slots
         ),
     );
+    if status.schedules != 0 {
+        line("schedules", schedules(status, view));
+    }
     if !status.recovery.is_empty() {
         line("started", tame(&status.recovery));
     }
@@ -101,6 +104,17 @@ fn first_line(status: &StatusView, view: &View) -> String {
     let gap = columns.saturating_sub(width(&who) + width(&status.health)).max(2);
     let health = view.paint.with(health_ink(&status.health), &tame(&status.health));
     format!("{}{}{health}\n", view.paint.with(Ink::Bold, &who), " ".repeat(gap))
+}
+
+/// How many there are, and which is next.
+fn schedules(status: &StatusView, view: &View) -> String {
+    let count = units::count(status.schedules);
+    match &status.next_fire {
+        Some(next) => {
+            format!("{count}; next {}, {}", tame(&next.schedule), view.relative(&next.at))
+        }
+        None => format!("{count}; nothing is planned"),
+    }
 }
 
 fn health_ink(health: &str) -> Ink {
@@ -163,7 +177,7 @@ fn fit(text: &str, view: &View) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::api::{Attention, ClockView};
+    use crate::api::{Attention, ClockView, NextFire};
     use crate::cli::samples;
     use crate::kernel::ids::Seq;
     use expect_test::expect;
@@ -188,6 +202,11 @@ pub(crate) mod tests {
             seq: Seq(502_107),
             tasks: tasks.map(|(word, number)| (word.to_owned(), number)).into(),
             oldest_waiting_ms: Some(252_000),
+            schedules: 3,
+            next_fire: Some(NextFire {
+                schedule: "nightly".to_owned(),
+                at: "2026-03-14T02:41:30.000Z".to_owned(),
+            }),
             workers_alive: 2,
             workers_suspect: 0,
             workers_offline: 0,
@@ -216,6 +235,7 @@ pub(crate) mod tests {
             state     1.8 MiB of 256 MiB
             disk      1.4 GiB free for /var/lib/midwatch
             workers   2 alive, 0 suspect, 0 offline; 3 of 4 slots busy
+            schedules 3; next nightly, in 1 min 30 s
             started   clean, 12 records replayed
 
               waiting  running  retrying  paused  lost  dead  failed  success  cancelled

@@ -45,6 +45,8 @@ fn the_help_names_every_command() {
           reset        Stop tasks that are stuck, and start them over
           edit         Change tasks that wait: priority, retries, next run, timeout
           type         Whole task types: list, pause, resume, limit
+          schedule     What runs by the clock: list, show, add, remove, pause, resume,
+                       trigger, next
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
           states       Which status may follow which, and why

@@ -44,6 +44,11 @@ impl Blocking {
         self.runtime.block_on(self.client.post(path, body))
     }
 
+    /// `DELETE path`, its answer read as JSON.
+    pub fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.runtime.block_on(self.client.delete(path))
+    }
+
     /// `GET path`, its answer read piece by piece as it comes, for logs and events.
     pub fn download(&self, path: &str) -> Result<Download<'_>, ClientError> {
         self.begin(Method::GET, path, None)

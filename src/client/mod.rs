@@ -108,6 +108,12 @@ impl Client {
         read_answer(status, &body)
     }
 
+    /// `DELETE path`, its answer read as JSON.
+    pub async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        let (status, body) = self.exchange(Method::DELETE, path, None).await?;
+        read_answer(status, &body)
+    }
+
     /// Sends a request and reads its whole answer.
     pub async fn exchange(
         &self,

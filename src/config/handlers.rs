@@ -1,5 +1,6 @@
 //! What the keys of `[handlers.NAME]` mean, and their bounds.
 
+use super::exec::EXEC;
 use super::fault::Fault;
 use super::keys;
 use super::read::{
@@ -13,11 +14,8 @@ use crate::limits::MAX_RUNNING_MAX;
 use std::collections::BTreeMap;
 use toml::de::DeValue;
 
-/// Longest name of a handler. It stands in tables, logs and variables.
+/// Longest name of a handler or a schedule. It stands in tables, logs and variables.
 const NAME_LETTERS_MAX: usize = 64;
-
-/// The type of ad-hoc commands; no handler may take its name.
-const RESERVED: &str = "exec";
 
 /// Smallest bound of memory; next to no program starts with less.
 const MEMORY_BYTES_MIN: u64 = 4 << 20;
@@ -58,7 +56,13 @@ pub(super) fn read_handlers<'t>(
     let mut handlers = BTreeMap::new();
     let Some(all) = reader.any_table(top, "handlers") else { return handlers };
     for (name, offset) in all.keys() {
-        if let Err(fault) = check_name(name) {
+        if name == EXEC {
+            let fault = Fault::new(format!("a handler may not be called `{EXEC}`"))
+                .with_help("that name is taken by `midwatch submit --exec`");
+            reader.fault(offset, fault);
+            continue;
+        }
+        if let Err(fault) = check_name("handler", name) {
             reader.fault(offset, fault);
             continue;
         }
@@ -85,17 +89,14 @@ fn refuse_what_only_a_command_has<'t>(reader: &mut Reader<'t>, table: &Table<'t>
     }
 }
 
-fn check_name(name: &str) -> Result<(), Fault> {
-    if name == RESERVED {
-        return Err(Fault::new(format!("a handler may not be called `{RESERVED}`"))
-            .with_help("that name is taken by `midwatch submit --exec`"));
-    }
+/// Passes the name of a handler or of a schedule, whichever `what` says.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Fault> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     if begins && name.chars().all(plain) && name.len() <= NAME_LETTERS_MAX {
         return Ok(());
     }
-    Err(Fault::new(format!("`{}` cannot be the name of a handler", name.escape_debug())).with_help(
+    Err(Fault::new(format!("`{}` cannot be the name of a {what}", name.escape_debug())).with_help(
         format!(
             "at most {NAME_LETTERS_MAX} letters a-z, digits, `_`, `-` and `.`, \
              a letter or digit first"

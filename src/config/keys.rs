@@ -47,7 +47,7 @@ pub(super) const TOP: &[Key] = &[
     now("handlers"),
     now("clock"),
     later("dispatch"),
-    later("schedules"),
+    now("schedules"),
     later("hooks"),
     later("inbox"),
     later("alerts"),
@@ -129,6 +129,27 @@ pub const HANDLER: &[Key] = &[
     later("contact"),
 ];
 
+/// The keys of a schedule.
+pub(super) const SCHEDULE: &[Key] = &[
+    now("type"),
+    now("cron"),
+    now("every"),
+    now("from"),
+    now("at"),
+    now("timezone"),
+    now("payload"),
+    now("priority"),
+    now("max_retry"),
+    now("timeout"),
+    now("misfire_grace"),
+    now("coalesce"),
+    now("max_instances"),
+    now("overlap"),
+    now("jitter"),
+    now("dst_gap"),
+    now("dst_fold"),
+];
+
 /// Every table with its keys.
 pub const KEYS: &[Section] = &[
     Section { path: "", keys: TOP },
@@ -140,4 +161,5 @@ pub const KEYS: &[Section] = &[
     Section { path: "http", keys: HTTP },
     Section { path: "clock", keys: CLOCK },
     Section { path: "handlers.NAME", keys: HANDLER },
+    Section { path: "schedules.NAME", keys: SCHEDULE },
 ];

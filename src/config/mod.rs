@@ -8,6 +8,7 @@
 //! This floor reads one file and no environment: the command line hands it what the flags and
 //! the environment said ([`Named`], [`Surroundings`]). It starts nothing and creates nothing.
 
+mod exec;
 mod fault;
 mod handlers;
 mod keys;
@@ -15,20 +16,28 @@ mod nearest;
 mod places;
 mod read;
 mod reload;
+mod schedules;
 mod sections;
 mod show;
 mod watch;
 
+pub(crate) use exec::{EXEC, check_exec};
 pub use fault::{ConfigError, Fault};
+pub(crate) use handlers::check_name;
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;
 pub use places::{Named, Place, SOCKET_PATH_BYTES_MAX, Surroundings};
 pub use reload::{Next, Reread, Running, Source};
+pub(crate) use schedules::{
+    BadTimes, EVERY, FOLD, FROM, GAP, INSTANCES, JITTER, MISFIRE_GRACE, OVERLAP, check_times,
+    cron_plan,
+};
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
 pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
+use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,6 +67,8 @@ pub struct Config {
     pub clock: Clock,
     /// `[handlers.NAME]`, by name.
     pub handlers: BTreeMap<String, Handler>,
+    /// `[schedules.NAME]`, by name.
+    pub schedules: BTreeMap<String, ScheduleSpec>,
     /// Where each value came from that is not a default.
     origins: BTreeMap<String, Origin>,
 }

@@ -73,7 +73,8 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, clock, handlers, .. } = read;
+        let FileConfig { journal, worker, retry, retention, log, http, .. } = read;
+        let FileConfig { clock, handlers, schedules, .. } = read;
         if let Some(archive) = &retention.archive {
             check_archive(archive, &data_dir)?;
         }
@@ -89,6 +90,7 @@ impl Config {
             http,
             clock,
             handlers,
+            schedules,
             origins,
         })
     }

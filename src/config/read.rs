@@ -128,6 +128,11 @@ impl<'t> Table<'t> {
         self.entries.iter().map(|(key, _)| (key.get_ref().as_ref(), key.span().start))
     }
 
+    /// Where a key of it stands in the file.
+    pub(super) fn place(&self, key: &str) -> Option<usize> {
+        self.entries.get_key_value(key).map(|(name, _)| name.span().start)
+    }
+
     pub(super) fn has(&self, key: &str) -> bool {
         self.entries.contains_key(key)
     }

@@ -6,11 +6,13 @@ use super::keys;
 use super::read::{
     Reader, Table, absolute_path, boolean, duration, integer, list, size, text, word,
 };
+use super::schedules::read_schedules;
 use super::{
     Clock, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
 };
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
+use crate::kernel::schedule::ScheduleSpec;
 use crate::limits::LEASES_PER_REQUEST_MAX;
 use crate::units;
 use std::collections::BTreeMap;
@@ -30,6 +32,7 @@ pub(super) struct FileConfig {
     pub(super) http: Http,
     pub(super) clock: Clock,
     pub(super) handlers: BTreeMap<String, Handler>,
+    pub(super) schedules: BTreeMap<String, ScheduleSpec>,
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
@@ -81,6 +84,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     read_http(&mut reader, &top, &mut config.http);
     read_clock(&mut reader, &top, &mut config.clock);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);
+    config.schedules = read_schedules(&mut reader, &top, &config.handlers);
     if reader.faults.is_empty() {
         config.origins = reader.origins;
         Ok(config)

@@ -2,6 +2,7 @@
 
 use super::{Config, Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
+use crate::kernel::schedule::{Fold, Gap, Plan, ScheduleSpec};
 use crate::units;
 use serde::Serialize;
 use std::fmt;
@@ -60,7 +61,7 @@ struct Values<'c> {
 }
 
 impl Config {
-    /// Every value in force, in the order of the document, handlers last.
+    /// Every value in force, in the order of the document, handlers and schedules last.
     pub fn effective(&self) -> Vec<Effective> {
         let mut values = Values { config: self, all: Vec::new() };
         values.put("data_dir", text(self.data_dir.display().to_string()));
@@ -90,9 +91,10 @@ impl Config {
         values.put("http.operate_group", self.http.operate_group.as_ref().map(text));
         values.put("clock.wait_for_sync", Value::Boolean(self.clock.wait_for_sync));
         for (name, handler) in &self.handlers {
-            // A dot in a name would make two keys of it.
-            let name = if name.contains('.') { format!("\"{name}\"") } else { name.clone() };
-            values.handler(&format!("handlers.{name}"), handler);
+            values.handler(&format!("handlers.{}", segment(name)), handler);
+        }
+        for (name, schedule) in &self.schedules {
+            values.schedule(&format!("schedules.{}", segment(name)), schedule);
         }
         values.all
     }
@@ -186,6 +188,61 @@ impl Values<'_> {
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
         self.limits(path, limits);
     }
+
+    fn schedule(&mut self, path: &str, schedule: &ScheduleSpec) {
+        let ScheduleSpec {
+            kind,
+            payload,
+            priority,
+            plan,
+            zone,
+            gap,
+            fold,
+            jitter,
+            misfire_grace,
+            coalesce,
+            max_instances,
+            overlap,
+            max_retry,
+            timeout,
+        } = schedule;
+        let json: Option<serde_json::Value> = serde_json::from_str(payload).ok();
+        let (key, value) = match plan {
+            Plan::Cron(cron) => ("cron", text(&**cron)),
+            Plan::Every(span, _) => ("every", duration(*span)),
+            Plan::Once(at) => ("at", text(units::rfc3339(*at))),
+            Plan::Boot => ("cron", text("@reboot")),
+        };
+        let from = match plan {
+            Plan::Every(_, from) => Some(text(from.word())),
+            Plan::Cron(_) | Plan::Once(_) | Plan::Boot => None,
+        };
+        let values = [
+            ("type", Some(text(&**kind))),
+            (key, Some(value)),
+            ("from", from),
+            ("timezone", Some(text(&**zone))),
+            ("payload", json.and_then(|json| Value::try_from(json).ok())),
+            ("priority", Some(Value::Integer(i64::from(*priority)))),
+            ("max_retry", max_retry.map(number)),
+            ("timeout", timeout.map(duration)),
+            ("misfire_grace", Some(duration(*misfire_grace))),
+            ("coalesce", Some(Value::Boolean(*coalesce))),
+            ("max_instances", Some(number(*max_instances))),
+            ("overlap", Some(text(overlap.word()))),
+            ("jitter", Some(duration(*jitter))),
+            ("dst_gap", gap.map(Gap::word).map(text)),
+            ("dst_fold", fold.map(Fold::word).map(text)),
+        ];
+        for (key, value) in values {
+            self.put(&format!("{path}.{key}"), value);
+        }
+    }
+}
+
+/// A name as part of a path: a dot in it would make two keys.
+fn segment(name: &str) -> String {
+    if name.contains('.') { format!("\"{name}\"") } else { name.to_owned() }
 }
 
 fn text(text: impl Into<String>) -> Value {

@@ -1,3 +1,5 @@
+mod schedules;
+
 use super::*;
 use expect_test::{Expect, expect};
 use std::fmt::Write as _;
@@ -65,18 +67,18 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 #[test]
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
-        "[schedules.nightly]\ntype = 'x'\ncron = '0 3 * * *'\n[http]\nlisten = '127.0.0.1:1'\n\
+        "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
          [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[inbox]\n[log]\ndir = '/x'\n",
         &expect![[r#"
-            error: `schedules` is not supported by this version (midwatch.toml, line 1)
+            error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
-            error: `listen` in http is not supported by this version (midwatch.toml, line 5)
+            error: `listen` in http is not supported by this version (midwatch.toml, line 4)
               remove it: nothing would act on it
-            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 8)
+            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
               remove it: nothing would act on it
-            error: `inbox` is not supported by this version (midwatch.toml, line 9)
+            error: `inbox` is not supported by this version (midwatch.toml, line 8)
               remove it: nothing would act on it
-            error: `dir` in log is not supported by this version (midwatch.toml, line 11)
+            error: `dir` in log is not supported by this version (midwatch.toml, line 10)
               remove it: nothing would act on it
         "#]],
     );

@@ -18,7 +18,7 @@ mod idset;
 mod index;
 pub mod rules;
 pub mod schedule;
-mod shared;
+pub mod shared;
 mod state;
 pub mod status;
 mod table;

@@ -15,6 +15,7 @@ use super::task_type::{Bounds, TaskType};
 use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 /// A worker that is registered.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -150,6 +151,20 @@ impl State {
         self.schedules.get(name).map(|schedule| &**schedule)
     }
 
+    /// The same, shared, for who keeps it.
+    pub fn schedule_shared(&self, name: &str) -> Option<&Shared<Schedule>> {
+        self.schedules.get(name)
+    }
+
+    /// The schedules behind a name, by name, shared.
+    pub fn schedules_after<'a>(
+        &'a self,
+        name: &str,
+    ) -> impl Iterator<Item = &'a Shared<Schedule>> + use<'a> {
+        let behind = (Bound::Excluded(name), Bound::Unbounded);
+        self.schedules.range::<str, _>(behind).map(|(_, schedule)| schedule)
+    }
+
     /// All schedules, by name.
     pub fn schedules(&self) -> impl Iterator<Item = &Schedule> {
         self.schedules.values().map(|schedule| &**schedule)
@@ -183,8 +198,13 @@ impl State {
 
     /// When the next planned time is, by the wall clock.
     pub fn next_planned(&self, doubtful: bool) -> Option<Timestamp> {
+        self.next_schedule(doubtful).map(|(at, _)| *at)
+    }
+
+    /// When the next planned time is, by the wall clock, and of which schedule.
+    pub fn next_schedule(&self, doubtful: bool) -> Option<&(Timestamp, Text)> {
         let calendar = self.index.calendar.first().filter(|_| !doubtful);
-        self.index.elapsed.first().into_iter().chain(calendar).map(|(at, _)| *at).min()
+        self.index.elapsed.first().into_iter().chain(calendar).min()
     }
 
     /// How many tasks of a type have each status.

@@ -12,8 +12,11 @@ use crate::engine::{Input, Ticket};
 use crate::kernel::event::Actor;
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
 use crate::kernel::rules::Rules;
+use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::task::SecretHash;
+use crate::kernel::text::Text;
 use crate::kernel::{Answer, Command, Rejection};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -88,6 +91,7 @@ pub(crate) enum Message {
     /// The config changed.
     Rules {
         rules: Box<Rules>,
+        schedules: BTreeMap<Text, ScheduleSpec>,
         snapshot_after: u64,
     },
     /// Somebody follows the events.

@@ -10,13 +10,16 @@ use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
 use super::pulse::Pulse;
 use super::remains;
+use super::schedules::Arranging;
 use super::watches::Watches;
 use crate::clock::{Clock, Step, Until};
 use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
 use crate::journal::{JournalError, RealDisk};
-use crate::kernel::event::{Event, Standing};
+use crate::kernel::Rejection;
+use crate::kernel::event::{Actor, Event, Standing};
 use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, TaskId};
 use crate::kernel::task::Task;
+use crate::kernel::text::Text;
 use crate::limits::INPUTS_PER_TURN_MAX;
 use crate::units::{rfc3339, span};
 use std::collections::BTreeMap;
@@ -42,6 +45,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) engine: &'a Core,
     /// The moment of the turn.
     pub(crate) now: Moment,
+    /// Schedules of the config that could not be set, and why.
+    pub(crate) refused: &'a [(Text, Rejection)],
 }
 
 /// A job for the thread that sweeps.
@@ -72,8 +77,12 @@ pub(crate) struct Host {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) helpers: Helpers,
+    pub(crate) arranging: Arranging,
     state: Waiting,
 }
+
+/// The ticket of the config's own commands; those of requests begin behind it.
+const OWN: Ticket = Ticket(0);
 
 /// Who waits for what.
 #[derive(Default)]
@@ -102,8 +111,10 @@ impl Host {
         outbox: Arc<Outbox>,
         pulse: Arc<Pulse>,
         helpers: Helpers,
+        arranging: Arranging,
     ) -> Self {
-        Self { engine, clock, inbox, outbox, pulse, helpers, state: Waiting::default() }
+        let state = Waiting::default();
+        Self { engine, clock, inbox, outbox, pulse, helpers, arranging, state }
     }
 
     /// Works until it is told to stop, then closes the journal. `outputs` are those of the start.
@@ -115,6 +126,7 @@ impl Host {
         while !self.state.stop {
             self.gather();
             self.pulse.work();
+            self.arrange();
             let now = self.clock.now();
             let mut inputs = std::mem::take(&mut self.state.inputs);
             // What follows in this turn is decided by the clock as it is now.
@@ -151,6 +163,14 @@ impl Host {
         self.sweep_again();
     }
 
+    /// Asks for what makes the schedules those of the config.
+    fn arrange(&mut self) {
+        let commands = self.arranging.commands(self.engine.state(), crate::clock::monotonic());
+        if !commands.is_empty() {
+            self.state.inputs.push(Input::Ask { from: OWN, by: Actor::Daemon, commands });
+        }
+    }
+
     fn receive(&mut self) -> Result<Option<Message>, Gone> {
         // Most turns follow close upon another: what is there is taken without asking how long
         // to sleep.
@@ -183,7 +203,8 @@ impl Host {
         let Wake { service, life, wall, unhurried, now: _ } = wake;
         let until = Until { service, life, wall, unhurried };
         let planned = self.clock.plan(until);
-        let again = self.state.again.iter().map(|(at, ..)| *at).min();
+        let again = self.state.again.iter().map(|(at, ..)| *at);
+        let again = again.chain(self.arranging.again()).min();
         let again = again.map(|at| at.0.saturating_sub(crate::clock::monotonic().0));
         let sync = self.clock.awaits_synchronisation().then_some(SYNC_LOOK_EVERY);
         planned.into_iter().chain(again.map(Duration::from_millis)).chain(sync).min()
@@ -208,8 +229,9 @@ impl Host {
             }
             Message::Read(read) => state.reads.push(read),
             Message::Watch { from, on, look } => state.watches.add(from, on, look),
-            Message::Rules { rules, snapshot_after } => {
+            Message::Rules { rules, schedules, snapshot_after } => {
                 self.engine.set_rules(*rules);
+                self.arranging.want(schedules);
                 self.engine.set_snapshot_after(snapshot_after);
             }
             Message::Subscribe { from, to } => state.feeds.subscribe(from, to),
@@ -233,9 +255,13 @@ impl Host {
         let mut collect = false;
         for output in outputs {
             match output {
+                Output::Answers { to: OWN, answers } => {
+                    self.arranging.answered(answers, crate::clock::monotonic());
+                }
                 Output::Answers { to, answers } => {
                     if let Some(reply) = self.state.replies.remove(&to) {
-                        let facts = Facts { engine: &self.engine, now };
+                        let refused = self.arranging.refused();
+                        let facts = Facts { engine: &self.engine, now, refused };
                         self.state.deliveries.push(reply.deliver(&facts, answers));
                     }
                 }
@@ -259,7 +285,7 @@ impl Host {
 
     /// Hands events on; whether one of them may have left claims that nobody can use any more.
     fn publish_events(&mut self, events: Vec<Recorded>, now: Moment) -> bool {
-        let facts = Facts { engine: &self.engine, now };
+        let facts = Facts { engine: &self.engine, now, refused: self.arranging.refused() };
         let (mut collect, mut ended) = (false, false);
         for recorded in &events {
             self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
@@ -324,7 +350,7 @@ impl Host {
     }
 
     fn read(&mut self, now: Moment) {
-        let facts = Facts { engine: &self.engine, now };
+        let facts = Facts { engine: &self.engine, now, refused: self.arranging.refused() };
         let deliveries = &mut self.state.deliveries;
         deliveries.extend(self.state.reads.drain(..).map(|read| read(&facts)));
         self.state.watches.begin(&facts, deliveries);
@@ -412,7 +438,8 @@ mod tests {
         let (remains, _jobs) = sync_channel(1);
         let helpers = Helpers { sweeper, snapshots, remains };
         let (outbox, pulse) = (Arc::default(), Arc::default());
-        let mut host = Host::new((engine, clock), inbox, outbox, pulse, helpers);
+        let mut host =
+            Host::new((engine, clock), inbox, outbox, pulse, helpers, Arranging::default());
         drop(outputs);
         let input = || Message::Tell(Box::new(Input::Forget(Ticket(1))));
         (0..1300).for_each(|_| to.send(input()).unwrap());

@@ -2,7 +2,7 @@
 
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
-use super::{events, logs, status, tasks, types, workers};
+use super::{events, logs, schedules, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
 use axum::extract::{Request, State as Shared};
@@ -49,6 +49,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/types", get(types::list))
         .route("/v1/types/{type}", get(types::show))
         .route("/v1/types/{type}/{verb}", post(types::act))
+        .route("/v1/schedules", get(schedules::list))
+        .route(
+            "/v1/schedules/{name}",
+            get(schedules::show).post(schedules::set).delete(schedules::remove),
+        )
+        .route("/v1/schedules/{name}/next", get(schedules::next))
+        .route("/v1/schedules/{name}/{verb}", post(schedules::order))
         .route("/v1/workers", post(workers::register).get(workers::list))
         .route("/v1/workers/{id}/{verb}", post(workers::call))
         .route("/v1/events", get(events::events))

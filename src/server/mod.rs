@@ -36,6 +36,7 @@ mod remains;
 mod replay;
 mod rules;
 mod run;
+mod schedules;
 mod socket;
 mod stall;
 mod status;

@@ -100,7 +100,8 @@ impl Reloading {
         let snapshot_after = config.journal.snapshot_after;
         // Before the types: a task of a new type must find its rules.
         let hand = self.app.hand.clone();
-        let message = Message::Rules { rules, snapshot_after };
+        let schedules = super::schedules::specs(config);
+        let message = Message::Rules { rules, schedules, snapshot_after };
         let app = Arc::clone(&self.app);
         let sent = tokio::task::spawn_blocking(move || {
             hand.send_patiently(message);

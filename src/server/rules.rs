@@ -14,7 +14,7 @@ const _: () = assert!(config::SEGMENT_BYTES_MAX <= journal::segment::SEGMENT_BYT
 const _: () = assert!(journal::segment::SEGMENT_BYTES_MIN <= config::SEGMENT_BYTES_MIN);
 
 /// The type of ad-hoc commands.
-pub const EXEC: &str = "exec";
+pub const EXEC: &str = config::EXEC;
 
 /// The rules that a config sets.
 pub fn rules_from(config: &Config) -> Rules {

@@ -11,6 +11,7 @@ use super::reload::{Reload, Reloading};
 use super::remains::{self, Remains};
 use super::replay::Replayer;
 use super::rules::{journal_options, rules_from};
+use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
 use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
@@ -195,6 +196,7 @@ struct Orders {
 struct Opened {
     engine: Core,
     clock: Clock,
+    arranging: Arranging,
     outputs: Vec<Output<RealDisk>>,
     recovery: Recovered,
     boot_id: String,
@@ -233,6 +235,8 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     let now = clock.now();
     let workers = engine.state().workers();
     let dead = workers.filter_map(|worker| Some((worker.id, verdict(worker)?)));
+    let wanted = schedules::specs(config);
+    schedules::tell_of_takeovers(engine.state(), &wanted);
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id: boot_id.as_str().into(),
@@ -240,7 +244,7 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         skipped_ahead: recovery.skipped_ahead,
         dead: dead.collect(),
         stepped: clock.take_step().map(|step| (step.from, step.to)),
-        schedules: None,
+        schedules: Some(wanted.clone()),
     };
     let outputs = engine.start(start, now)?;
     let workers = engine.state().workers();
@@ -251,7 +255,8 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     if let Some(suspicious) = &recovery.suspicious {
         tracing::error!("{suspicious}");
     }
-    Ok(Opened { engine, clock, outputs, recovery, boot_id, store, workers })
+    let arranging = Arranging::begin(wanted, engine.refused_schedules(), clock::monotonic());
+    Ok(Opened { engine, clock, arranging, outputs, recovery, boot_id, store, workers })
 }
 
 /// Opens the engine, on two cores. A record that can't follow is looked for once more on one, for
@@ -323,8 +328,8 @@ async fn serve(
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
-    let host =
-        Host::new((opened.engine, opened.clock), inbox, outbox.clone(), pulse.clone(), helpers);
+    let core = (opened.engine, opened.clock);
+    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });

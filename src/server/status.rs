@@ -3,7 +3,7 @@
 use super::app::{Answered, App, ok};
 use super::host::Facts;
 use super::problems::invalid;
-use crate::api::{Attention, ClockView, StatusView, StepView};
+use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
 use crate::journal::{Recovery, Stats, TailClass};
 use crate::kernel::event::Standing;
@@ -99,6 +99,8 @@ struct Look {
     figures: Figures,
     tasks: BTreeMap<String, u64>,
     seq: Seq,
+    schedules: usize,
+    next_fire: Option<NextFire>,
     state_bytes: (u64, u64),
     journal: Stats,
     attention: Vec<Attention>,
@@ -125,9 +127,9 @@ pub(crate) async fn status(
     let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
     let with_image = digest.unwrap_or(0) != 0;
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
-    let look = app.hand.read(move |facts| look(facts, with_image, uptime))?;
-    let Look { figures, tasks, seq, state_bytes, journal, mut attention, image, clock } =
-        look.await?;
+    let look = app.hand.read(move |facts| look(facts, with_image, uptime))?.await?;
+    let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
+    let Look { journal, mut attention, image, clock, .. } = look;
     let (taken, max) = state_bytes;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
@@ -159,6 +161,8 @@ pub(crate) async fn status(
         seq,
         tasks,
         oldest_waiting_ms: figures.oldest_waiting.map(|waited| waited.0),
+        schedules: schedules as u64,
+        next_fire,
         workers_alive: figures.alive,
         workers_suspect: figures.suspect,
         workers_offline: figures.offline,
@@ -189,7 +193,11 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let mut attention = of_the_tasks(state, figures, facts.now.wall, uptime);
     attention.extend(of_the_bounds(state_bytes, facts.engine.archive_trouble()));
     attention.extend(of_the_clock(facts));
+    attention.extend(super::schedules::points(facts));
+    let next = state.next_schedule(facts.now.doubtful);
     Look {
+        schedules: state.schedule_count(),
+        next_fire: next.map(|(at, name)| NextFire { schedule: name.to_string(), at: rfc3339(*at) }),
         figures,
         tasks: Status::ALL.iter().map(count).collect(),
         seq: state.head().seq,

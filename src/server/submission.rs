@@ -4,16 +4,19 @@ use super::peer::{Access, Doors, Peer};
 use super::problems::{Failure, invalid};
 use super::rules::{EXEC, Kinds};
 use crate::api::{Code, Problem, SubmitRequest};
+use crate::config::check_exec;
 use crate::kernel::ids::Millis;
 use crate::kernel::task::TaskSpec;
 use crate::kernel::text::Text;
 use crate::limits::{JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, deeper_than};
 use crate::units::{format_size, parse_duration, parse_rfc3339};
 use serde::Deserialize;
-use std::path::PathBuf;
 
 /// Largest limit of retries.
 pub(crate) const MAX_RETRY_MAX: u32 = 1_000_000;
+
+/// Beginnings of the keys that the daemon itself gives.
+const RESERVED_KEYS: &[&str] = &["schedule:"];
 
 /// What a submission is judged by.
 pub(crate) struct Judge<'a> {
@@ -38,7 +41,7 @@ impl Judge<'_> {
         check_json("payload", &payload, PAYLOAD_BYTES_MAX)?;
         if kind == EXEC {
             self.peer.require(Access::Own, "submit commands of its own", self.doors)?;
-            check_exec(&payload)?;
+            check_exec(&payload).map_err(|why| Problem::new(Code::InvalidPayload, why))?;
         }
         if at.is_some() && delay.is_some() {
             return Err(invalid("`at` and `delay` exclude each other"));
@@ -99,6 +102,11 @@ fn check_key(key: String) -> Result<Text, Failure> {
     if key.is_empty() || NAME_BYTES_MAX < key.len() {
         return Err(invalid(format!("`key` must have 1 to {NAME_BYTES_MAX} bytes")));
     }
+    if let Some(reserved) = RESERVED_KEYS.iter().find(|reserved| key.starts_with(**reserved)) {
+        return Err(invalid(format!(
+            "`key` must not begin with `{reserved}`: such keys the daemon gives"
+        )));
+    }
     if key.chars().any(char::is_control) {
         return Err(invalid("`key` must not hold control characters"));
     }
@@ -150,32 +158,6 @@ fn line_and_column(json: &[u8], place: usize) -> (usize, usize) {
     let line = before.split(|byte| *byte == b'\n').count() - 1;
     let begins = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
     (line + 1, place - begins + 1)
-}
-
-/// The payload of an ad-hoc command.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ExecPayload {
-    argv: Vec<String>,
-    #[serde(default)]
-    cwd: Option<PathBuf>,
-}
-
-fn check_exec(payload: &str) -> Result<(), Failure> {
-    let refuse = |detail: String| Failure(Problem::new(Code::InvalidPayload, detail));
-    let ExecPayload { argv, cwd } = serde_json::from_str(payload).map_err(|error| {
-        refuse(format!("the payload of `{EXEC}` is {{\"argv\": […], \"cwd\": …}}: {error}"))
-    })?;
-    if argv.first().is_none_or(String::is_empty) {
-        return Err(refuse("`argv` must begin with a program".to_owned()));
-    }
-    if argv.iter().any(|part| part.contains('\0')) {
-        return Err(refuse("`argv` must not hold zero bytes".to_owned()));
-    }
-    if cwd.is_some_and(|cwd| !cwd.is_absolute()) {
-        return Err(refuse("`cwd` must be an absolute path".to_owned()));
-    }
-    Ok(())
 }
 
 /// Types that a refusal lists at most.
@@ -327,6 +309,7 @@ mod tests {
             (r#""max_retry":1000001"#, "`max_retry`"),
             (r#""key":"""#, "`key`"),
             (r#""key":"a\nb""#, "`key`"),
+            (r#""key":"schedule:nightly:7""#, "`schedule:`"),
         ] {
             let problem = refusal(&format!(r#"{{"type":"fetch_data",{fields}}}"#));
             assert!(problem.detail.contains(word), "{fields}: {}", problem.detail);

@@ -183,6 +183,7 @@ fn edit(request: EditRequest) -> Result<Edit, Failure> {
 struct Filter {
     statuses: BTreeSet<Status>,
     kind: Option<String>,
+    schedule: Option<String>,
     since: Option<Timestamp>,
 }
 
@@ -210,13 +211,13 @@ pub(crate) async fn list(
     query: Result<Query<ListQuery>, QueryRejection>,
 ) -> Answered {
     let Query(query) = query.map_err(|error| invalid(error.body_text()))?;
-    let ListQuery { status, kind, since, limit, after } = query;
+    let ListQuery { status, kind, schedule, since, limit, after } = query;
     let limit = limit.unwrap_or(50);
     if LIST_PAGE_MAX < limit || limit == 0 {
         return Err(invalid(format!("`limit` must be from 1 to {LIST_PAGE_MAX}")));
     }
     let since = since.map(|since| read_since(&since)).transpose()?;
-    let filter = Filter { statuses: statuses(status.as_deref())?, kind, since };
+    let filter = Filter { statuses: statuses(status.as_deref())?, kind, schedule, since };
     let (mut tasks, mut visited, mut bytes) = (Vec::new(), 0, 0);
     let mut from = after.unwrap_or(TaskId(u64::MAX));
     let (next, total) = loop {
@@ -269,6 +270,9 @@ fn part(facts: &Facts<'_>, filter: &Filter, from: TaskId, most: usize) -> Part {
         part.visited += 1;
         let Some(task) = state.task(id) else { continue };
         let wanted = filter.kind.as_deref().is_none_or(|kind| kind == &*task.kind)
+            && filter.schedule.as_deref().is_none_or(|name| {
+                task.scheduled().is_some_and(|scheduled| name == &*scheduled.schedule)
+            })
             && filter.since.is_none_or(|since| since <= task.created);
         if wanted {
             let sketch = views::task(task, facts.now);

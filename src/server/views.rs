@@ -12,6 +12,7 @@ use crate::kernel::event::{
     Actor, Event, Fired, SchedulePaused, ScheduleRemoved, ScheduleResumed, ScheduleSet, TypeLimited,
 };
 use crate::kernel::ids::{LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp, WorkerId};
+use crate::kernel::schedule::Scheduled;
 use crate::kernel::status::{Reason, Status, Stop};
 use crate::kernel::task::{Attempt, Lease, Task, Transition};
 use crate::kernel::text::Text;
@@ -67,6 +68,32 @@ pub(crate) fn due(task: &Task, now: Moment) -> Timestamp {
     task.at().unwrap_or_else(|| wall_of_life(task.due, now))
 }
 
+/// The key that a task's handler may tell repetitions by: its own, or that of the planned time that
+/// it was made for. It rests on nothing but the task, so all its attempts find the same.
+pub(crate) fn key(task: &Task) -> Option<String> {
+    let of_its_schedule = |scheduled: &Scheduled| match scheduled.manual {
+        None => format!("schedule:{}:{}", scheduled.schedule, rfc3339(scheduled.planned)),
+        Some(_) => format!("schedule:{}:{}", scheduled.schedule, task.id),
+    };
+    task.key().map(Text::to_string).or_else(|| task.scheduled().map(of_its_schedule))
+}
+
+/// Who made a task.
+fn author(task: &Task) -> String {
+    match task.scheduled() {
+        None => task.submitter().to_string(),
+        Some(Scheduled { schedule, manual: None, .. }) => format!("schedule {schedule}"),
+        Some(Scheduled { schedule, manual: Some(by), .. }) => {
+            format!("schedule {schedule}, triggered by {by}")
+        }
+    }
+}
+
+/// The time that a task was made for: the planned one, or else when it was due.
+pub(crate) fn scheduled_for(task: &Task, now: Moment) -> Timestamp {
+    task.scheduled().map_or_else(|| due(task, now), |scheduled| scheduled.planned)
+}
+
 /// A task.
 pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
     let life = task.life.as_deref();
@@ -88,12 +115,12 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         created_at: rfc3339(task.created),
         updated_at: rfc3339(task.updated),
         status_since: rfc3339(task.status_since()),
-        key: task.key().map(Text::to_string),
+        key: key(task),
         timeout: task.timeout.map(format_duration),
         result: None,
         error: life.and_then(|life| life.error.as_ref()).map(Text::to_string),
         retry_of: task.retry_of(),
-        schedule: None,
+        schedule: task.scheduled().map(|scheduled| scheduled.schedule.to_string()),
         after: None,
         stop_requested: task.stop(),
         progress: life.and_then(|life| life.progress.clone()),
@@ -132,7 +159,7 @@ pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
         from: None,
         to: Status::Pending,
         reason: Some(Reason::Created),
-        by: of.submitter().to_string(),
+        by: author(of),
         note: None,
     };
     let later = life.iter().flat_map(|life| life.transitions.iter()).map(transition);

@@ -222,8 +222,8 @@ fn leased(facts: &Facts<'_>, task: TaskId, fence: Fence) -> Option<Leased> {
         timeout_ms: known.timeout,
         cancel_grace_ms: rules.cancel_grace,
         kill_grace_ms: rules.kill_grace,
-        key: known.key().map(Text::to_string),
-        scheduled_for: rfc3339(views::due(known, facts.now)),
+        key: views::key(known),
+        scheduled_for: rfc3339(views::scheduled_for(known, facts.now)),
         checkpoint: None,
     };
     let checkpoint = known.checkpoint().map(|checkpoint| checkpoint.data.clone());

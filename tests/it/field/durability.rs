@@ -291,8 +291,7 @@ fn a_submission_to_a_stopped_engine_is_answered_when_it_goes_on() {
     assert_eq!(house.task(id).payload.get(), "1");
 }
 
-// B13, as far as there is anything to define: after some kills a server forgot what it knew.
-// B18 is about the records of schedules, which do not exist yet.
+// B13: after some kills a server forgot what it knew. (Schedules: see there.)
 #[test]
 fn b13_no_task_and_no_key_disappears_however_often_the_engine_is_killed() {
     let house = House::with(SMALL, CALM, &[NOOP]);

@@ -16,6 +16,7 @@ mod ownership;
 mod pid1;
 mod reload;
 mod remains;
+mod schedules;
 mod silent;
 mod stops;
 mod surroundings;

@@ -163,6 +163,14 @@ fn another_user_may_look_and_submit_and_nothing_more() {
     assert_eq!(refused["code"], "not_permitted");
     let exec = r#"{"type":"exec","payload":{"argv":["/bin/true"]}}"#;
     assert_eq!(stranger("POST", "/v1/tasks", exec)["code"], "not_permitted");
+    let schedule = r#"{"type":"fetch_data","cron":"@daily"}"#;
+    for (method, path, body) in [
+        ("POST", "/v1/schedules/x", schedule),
+        ("POST", "/v1/schedules/x/trigger", "{}"),
+        ("DELETE", "/v1/schedules/x", ""),
+    ] {
+        assert_eq!(stranger(method, path, body)["code"], "not_permitted", "{method} {path}");
+    }
     assert_eq!(stranger("POST", "/v1/workers/1/lease", "{}")["code"], "not_permitted");
     drop(server);
 }

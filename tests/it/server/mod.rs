@@ -5,5 +5,6 @@ mod document;
 mod fixture;
 mod misuse;
 mod places;
+mod schedules;
 mod tasks;
 mod workers;

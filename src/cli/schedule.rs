@@ -1,0 +1,180 @@
+//! `midwatch schedule`: what runs by the clock: what there is, what became of it, and changing it.
+
+mod add;
+mod import;
+mod list;
+mod next;
+mod show;
+
+use super::connection::{delete, escape, post};
+use super::failure::{Failure, exit};
+use super::session::{Format, Session, View};
+use super::text::tame;
+use super::wait;
+use crate::api::{PauseScheduleRequest, PlannedView, ScheduleActed, ScheduleView};
+use crate::units::{self, Zone};
+
+/// What to do with schedules.
+#[derive(Debug, clap::Subcommand)]
+pub(crate) enum Command {
+    /// Every schedule: when it runs, what comes next, and how the last run went
+    #[command(visible_alias = "ls")]
+    List,
+    /// Everything about one schedule, with what became of its last planned times and why
+    Show {
+        /// The schedule
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+    /// Make a schedule, beside those of the config
+    Add(Box<add::Args>),
+    /// Take schedules away that were added; their tasks stay
+    #[command(visible_alias = "rm")]
+    Remove {
+        /// The schedules
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Let schedules not fire any more, also over restarts of the daemon
+    Pause {
+        /// The schedules
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+        /// Why, for those who find them paused
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+    },
+    /// Let paused schedules fire again, from now on
+    Resume {
+        /// The schedules
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
+    },
+    /// Make a run now, whatever the time is; prints the id of its task
+    Trigger {
+        /// The schedule
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// Wait for its end, and exit as it ended
+        #[arg(long)]
+        wait: bool,
+    },
+    /// What a schedule has planned, in the time of its zone
+    Next(next::Args),
+    /// Take over a crontab: each line becomes a schedule
+    ImportCrontab(import::Args),
+}
+
+/// Does it.
+pub(crate) fn run(command: &Command, session: &mut Session<'_>) -> Result<u8, Failure> {
+    match command {
+        Command::List => list::run(session),
+        Command::Show { name } => show::run(name, session),
+        Command::Add(args) => add::run(args, session),
+        Command::Remove { names } => {
+            each(names, "removed", session, |path, session| delete(session.api, path))
+        }
+        Command::Pause { names, reason } => {
+            let request = PauseScheduleRequest { reason: reason.clone() };
+            each(names, "paused", session, |path, session| {
+                post(session.api, &format!("{path}/pause"), &request)
+            })
+        }
+        Command::Resume { names } => each(names, "resumed", session, |path, session| {
+            post(session.api, &format!("{path}/resume"), &serde_json::json!({}))
+        }),
+        Command::Trigger { name, wait } => trigger(name, *wait, session),
+        Command::Next(args) => next::run(args, session),
+        Command::ImportCrontab(args) => import::run(args, session),
+    }
+}
+
+/// The path of a schedule.
+fn path(name: &str) -> String {
+    format!("/v1/schedules/{}", escape(name))
+}
+
+/// Does something to each of some schedules. One that is refused stops no other; the worst exit
+/// code wins.
+fn each(
+    names: &[String],
+    done: &str,
+    session: &mut Session<'_>,
+    act: impl Fn(&str, &Session<'_>) -> Result<ScheduleActed, Failure>,
+) -> Result<u8, Failure> {
+    let mut worst = exit::DONE;
+    for name in names {
+        match act(&path(name), session) {
+            Ok(acted) => tell(&acted, done, session)?,
+            Err(failure) => {
+                let code = session.complain(&failure);
+                worst = worst.max(code);
+                // Without a daemon the others fare no better.
+                if code == exit::UNREACHABLE {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(worst)
+}
+
+fn tell(acted: &ScheduleActed, done: &str, session: &mut Session<'_>) -> Result<(), Failure> {
+    let already = if acted.changed { "" } else { " already" };
+    let next = acted.next.as_ref().map(|next| format!(", next {}", session.view.relative(next)));
+    match session.format {
+        Format::Json | Format::Ndjson => session.json(acted),
+        Format::Table => session.print(&format!(
+            "{} {done}{already}{}\n",
+            tame(&acted.name),
+            next.unwrap_or_default()
+        )),
+    }
+}
+
+fn trigger(name: &str, wait: bool, session: &mut Session<'_>) -> Result<u8, Failure> {
+    let path = format!("{}/trigger", path(name));
+    let acted: ScheduleActed = post(session.api, &path, &serde_json::json!({}))?;
+    match (session.format, acted.task) {
+        (Format::Json | Format::Ndjson, _) => session.json(&acted)?,
+        (Format::Table, Some(task)) => session.print(&format!("{task}\n"))?,
+        (Format::Table, None) => {}
+    }
+    match acted.task {
+        Some(task) if wait => wait::wait_for(task, None, session),
+        Some(_) => Ok(exit::DONE),
+        None if wait => {
+            Err(Failure::new(exit::FAILED, "the run waits until another one has ended")
+                .with_help(format!("midwatch schedule show {name}")))
+        }
+        None => {
+            session.note("the run waits until another one has ended");
+            Ok(exit::DONE)
+        }
+    }
+}
+
+/// A planned time in the zone of its schedule, or in UTC where that is wanted.
+fn on_the_clock(planned: &PlannedView, view: &View) -> String {
+    match (view.zone, units::parse_rfc3339(&planned.at)) {
+        (Zone::Utc, Ok(at)) => view.zone.date_time(at),
+        _ => planned.local.clone(),
+    }
+}
+
+/// When a schedule fires, as its config would say it.
+fn plan(schedule: &ScheduleView) -> String {
+    let ScheduleView { cron, every, from, at, .. } = schedule;
+    if let Some(cron) = cron {
+        return cron.clone();
+    }
+    match (every, at) {
+        (Some(every), _) if from.as_deref() == Some("end") => format!("{every} after each end"),
+        (Some(every), _) => format!("every {every}"),
+        (None, Some(at)) => at.clone(),
+        (None, None) => "@reboot".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
