@@ -373,6 +373,29 @@ fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     assert_eq!(w.runs(), [w.runs()[0], 300], "what passed within the grace is one run");
 }
 
+// spec: TIM-159
+#[test]
+fn a_schedule_that_was_made_while_the_clock_was_unset_begins_when_it_is_set() {
+    let mut w = World::new();
+    w.now.wall = Timestamp(9_000);
+    w.now.doubtful = true;
+    w.set(cron("* * * * *"));
+    w.pass(10 * MINUTE);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 30 * SECOND);
+    assert!(w.runs().is_empty() && w.passed().is_empty(), "{:?}", w.passed());
+    assert_eq!(w.next(), Some(MONDAY + MINUTE));
+    w.pass(30 * SECOND);
+    assert_eq!(w.runs(), [60]);
+    // One that was there before has missed what it missed.
+    w.finish(Outcome::Success);
+    w.now.doubtful = true;
+    w.step_to(9_000);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 3 * MINUTE);
+    assert_eq!(w.runs(), [60, 180]);
+}
+
 // spec: TIM-158
 #[test]
 fn a_date_that_was_ripe_waits_again_when_the_clock_is_put_back() {

@@ -6,6 +6,7 @@
 
 pub(crate) mod house;
 
+mod clock;
 mod durability;
 mod faults;
 mod fences;
