@@ -42,10 +42,10 @@ pub(super) const TOP: &[Key] = &[
     now("worker"),
     now("retry"),
     now("retention"),
+    now("dispatch"),
     now("log"),
     now("http"),
     now("handlers"),
-    later("dispatch"),
     later("schedules"),
     later("hooks"),
     later("inbox"),
@@ -82,6 +82,8 @@ pub(super) const RETENTION: &[Key] = &[
     fixed("archive"),
     now("max_state"),
 ];
+
+pub(super) const DISPATCH: &[Key] = &[now("promote_after"), now("reserve")];
 
 pub(super) const LOG: &[Key] = &[
     now("level"),
@@ -133,6 +135,7 @@ pub const KEYS: &[Section] = &[
     Section { path: "worker", keys: WORKER },
     Section { path: "retry", keys: RETRY },
     Section { path: "retention", keys: RETENTION },
+    Section { path: "dispatch", keys: DISPATCH },
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
     Section { path: "handlers.NAME", keys: HANDLER },

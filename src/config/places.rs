@@ -73,7 +73,8 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, handlers, .. } = read;
+        let FileConfig { journal, worker, retry, retention, dispatch, log, http, handlers, .. } =
+            read;
         if let Some(archive) = &retention.archive {
             check_archive(archive, &data_dir)?;
         }
@@ -85,6 +86,7 @@ impl Config {
             worker,
             retry,
             retention,
+            dispatch,
             log,
             http,
             handlers,

@@ -1,11 +1,13 @@
 //! What the keys of the fixed tables mean, and their bounds.
 
+use super::dispatch::read_dispatch;
 use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
 use super::keys;
 use super::read::{Reader, Table, absolute_path, duration, integer, list, size, text, word};
 use super::{
-    Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
+    Dispatch, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry,
+    Worker,
 };
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
@@ -24,6 +26,7 @@ pub(super) struct FileConfig {
     pub(super) worker: Worker,
     pub(super) retry: Retry,
     pub(super) retention: Retention,
+    pub(super) dispatch: Dispatch,
     pub(super) log: Log,
     pub(super) http: Http,
     pub(super) handlers: BTreeMap<String, Handler>,
@@ -74,6 +77,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
         read_retry(&mut reader, &table, &mut config.retry);
     }
     read_retention(&mut reader, &top, &mut config.retention);
+    read_dispatch(&mut reader, &top, &config.worker, &mut config.dispatch);
     read_log(&mut reader, &top, &mut config.log);
     read_http(&mut reader, &top, &mut config.http);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);

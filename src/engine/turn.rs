@@ -48,6 +48,7 @@ impl<D: Disk> Engine<D> {
             self.take(input, &mut now)?;
         }
         self.time_passes(&mut now)?;
+        self.settle(&mut now)?;
         self.fire_schedules(&mut now)?;
         self.serve_waiters(&mut now)?;
         let urgent = self.urgent && !Defect::PublishBeforeCommit.is_on();

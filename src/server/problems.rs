@@ -74,6 +74,11 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::WrongStatus { task, .. } => {
             Problem::new(Code::WrongStatus, detail).with_help(format!("midwatch show {task}"))
         }
+        Rejection::Blocked { open, .. } => {
+            let first = open.first().map(|of| format!("midwatch show {of}"));
+            Problem { help: first, ..Problem::new(Code::WrongStatus, detail) }
+        }
+        Rejection::TooManyToWaitFor(_) => Problem::new(Code::InvalidRequest, detail),
         Rejection::KeyConflict { task, .. } => {
             Problem::new(Code::KeyConflict, detail).with_help(format!("midwatch show {task}"))
         }

@@ -71,6 +71,9 @@ pub(crate) fn due(task: &Task, now: Moment) -> Timestamp {
 pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
     let life = task.life.as_deref();
     let lease = task.lease();
+    let open = task.open();
+    let open = open.iter().copied().filter(|_| !task.status.is_terminal()).collect::<Vec<_>>();
+    let may_run = task.status.is_waiting() && open.is_empty();
     let ends = lease.map(|lease| lease.ends).filter(|ends| *ends != ServiceTime(0));
     let view = TaskView {
         id: task.id,
@@ -78,7 +81,7 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         payload: RawValue::NULL.to_owned(),
         status: task.status,
         priority: task.priority,
-        next_run_time: task.status.is_waiting().then(|| rfc3339(due(task, now))),
+        next_run_time: may_run.then(|| rfc3339(due(task, now))),
         retry_count: task.retry_count,
         max_retry: task.max_retry,
         lost_count: task.lost_count,
@@ -94,7 +97,9 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         error: life.and_then(|life| life.error.as_ref()).map(Text::to_string),
         retry_of: task.retry_of(),
         schedule: None,
-        after: None,
+        after: task.after().map(|after| after.tasks.clone()),
+        after_any: task.after().map(|after| after.any),
+        waiting_for: Some(open).filter(|open| !open.is_empty()),
         stop_requested: task.stop(),
         progress: life.and_then(|life| life.progress.clone()),
         usage: task.usage(),

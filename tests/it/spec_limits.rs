@@ -21,6 +21,8 @@ const BOUNDS: &[(&str, usize)] = bounds![
     RATE_COUNT_MAX,
     MAX_RUNNING_MAX,
     REASON_BYTES_MAX,
+    AFTER_MAX,
+    SETTLED_PER_STEP_MAX,
     BODY_BYTES_MAX,
     BULK_BODY_BYTES_MAX,
     CONNECTIONS_MAX,
