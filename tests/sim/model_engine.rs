@@ -542,7 +542,7 @@ fn play(seed: u64, script: &mut Vec<String>) -> u64 {
     pair.restarts
 }
 
-// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18, I21
+// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18, I21, I22
 #[test]
 fn the_engine_does_what_the_model_says_through_any_number_of_restarts() {
     let first = asked("MIDWATCH_L3_FIRST", 1);
