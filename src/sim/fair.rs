@@ -3,7 +3,7 @@
 use crate::engine::Recorded;
 use crate::kernel::State;
 use crate::kernel::event::Event;
-use crate::kernel::ids::{Millis, TaskId};
+use crate::kernel::ids::{Millis, Seq, TaskId};
 use crate::kernel::rules::{Reserve, Rules};
 use crate::kernel::status::{Reason, Status};
 use crate::kernel::task::After;
@@ -71,9 +71,10 @@ impl Fairness {
         }
     }
 
-    /// After a recovery: what it found holds; where records were lost the count begins anew.
-    pub(super) fn recovered(&mut self, state: &State, lost: bool) {
-        if lost {
+    /// After a recovery, where `last` was published last: what was found holds. Where records were
+    /// lost, or durable and not yet published, the count begins anew.
+    pub(super) fn recovered(&mut self, state: &State, last: Seq) {
+        if state.head().seq != last {
             self.recent.clear();
         }
         for task in state.tasks() {

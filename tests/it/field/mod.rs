@@ -7,6 +7,7 @@
 pub(crate) mod house;
 
 mod durability;
+mod fair;
 mod faults;
 mod fences;
 mod full;
