@@ -87,7 +87,7 @@ impl Config {
         values.put("retention.max_state", size(self.retention.max_state));
         values.put("dispatch.promote_after", duration(self.dispatch.promote_after));
         let reserve = &self.dispatch.reserve;
-        let kept = (!reserve.is_empty()).then(|| list(reserve, kept_slots));
+        let kept = (!reserve.is_empty()).then(|| list(reserve, |kept| kept_slots(*kept)));
         values.put("dispatch.reserve", kept);
         values.put("log.level", text(self.log.level.word()));
         values.put("log.format", text(self.log.format.word()));
@@ -208,11 +208,11 @@ fn number(number: u32) -> Value {
     Value::Integer(i64::from(number))
 }
 
-fn kept_slots(reserve: &Reserve) -> Value {
+fn kept_slots(reserve: Reserve) -> Value {
     let Reserve { priority_max, slots } = reserve;
     let pairs = [
-        ("priority_max".to_owned(), Value::Integer(i64::from(*priority_max))),
-        ("slots".to_owned(), number(*slots)),
+        ("priority_max".to_owned(), Value::Integer(i64::from(priority_max))),
+        ("slots".to_owned(), number(slots)),
     ];
     Value::Table(pairs.into_iter().collect())
 }

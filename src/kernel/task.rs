@@ -510,8 +510,9 @@ impl Task {
         if has_ended && !status.is_terminal() {
             return Err(format!("task {id} is {status} and has ended"));
         }
-        let blocked = matches!(status, Status::Pending | Status::Paused | Status::Cancelled);
-        if !self.open().is_empty() && !blocked {
+        // It has never run, and may have ended all the same.
+        let ran = status.is_leased() || matches!(status, Status::Retrying | Status::Success);
+        if !self.open().is_empty() && ran {
             return Err(format!("task {id} is {status} and waits for other tasks"));
         }
         Ok(())

@@ -299,7 +299,10 @@ fn note(event: &Event) -> Option<String> {
         Event::Submitted(submitted) => {
             submitted.spec.retry_of.map(|old| format!("runs task {old} again"))
         }
-        Event::Leased(leased) => Some(format!("worker {}, token {}", leased.worker, leased.fence)),
+        Event::Leased(leased) => {
+            let turn = if leased.promoted == Some(true) { ", out of turn" } else { "" };
+            Some(format!("worker {}, token {}{turn}", leased.worker, leased.fence))
+        }
         Event::Ended(ended) => {
             let error = ended.error.as_ref().map(Text::to_string);
             let parts: Vec<_> = [error, wait(ended.wait)].into_iter().flatten().collect();

@@ -54,7 +54,7 @@ fn rules() -> Rules {
 }
 
 fn reserve((priority_max, slots): (i32, usize)) -> Reserve {
-    Reserve { priority_max, slots: slots as u32 }
+    Reserve { priority_max, slots: u32::try_from(slots).unwrap() }
 }
 
 /// A rate of so many in so many milliseconds.

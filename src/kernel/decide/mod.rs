@@ -389,12 +389,8 @@ impl fmt::Display for Rejection {
                 }
             }
             Self::Blocked { task, open } => {
-                let first: Vec<_> = open.iter().take(5).map(ToString::to_string).collect();
-                write!(f, "task {task} waits for task {}", first.join(", "))?;
-                match open.len().saturating_sub(first.len()) {
-                    0 => f.write_str(" and cannot run before"),
-                    more => write!(f, " and {more} more, and cannot run before"),
-                }
+                let (first, more) = first_of(open);
+                write!(f, "task {task} waits for task {first}{more} and cannot run before")
             }
             Self::TooManyToWaitFor(number) => {
                 write!(f, "a task may wait for at most {AFTER_MAX} others, not {number}")
@@ -418,6 +414,16 @@ impl fmt::Display for Rejection {
             ),
         }
     }
+}
+
+/// The first of some tasks in words, and how many more there are.
+fn first_of(tasks: &[TaskId]) -> (String, String) {
+    let first: Vec<_> = tasks.iter().take(5).map(ToString::to_string).collect();
+    let more = match tasks.len().saturating_sub(first.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more,"),
+    };
+    (first.join(", "), more)
 }
 
 /// What `command` would change. Touches nothing; `rules` and `now` leave their results in the
