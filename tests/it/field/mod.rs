@@ -8,6 +8,7 @@ pub(crate) mod house;
 
 mod clock;
 mod durability;
+mod fair;
 mod faults;
 mod fences;
 mod full;
