@@ -37,6 +37,7 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
     }
     let config = Config::load(&named, &session.environment.surroundings)?;
     server::check_names(&config).map_err(|why| Failure::new(2, why))?;
+    server::check_schemas(&config).map_err(|why| Failure::new(2, why))?;
     let names: Vec<_> = config.handlers.keys().collect();
     let schedules: Vec<_> = config.schedules.keys().collect();
     match session.format {

@@ -117,6 +117,7 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    reader.set(table, "schema", &mut handler.schema, |value| absolute_path(value).map(Some));
     read_limits(reader, table, &mut handler.limits);
     let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
     reader.set(table, "max_running", &mut handler.max_running, max_running);

@@ -115,6 +115,7 @@ pub const HANDLER: &[Key] = &[
     now("rate"),
     now("fatal_exit_codes"),
     now("retryable_exit_codes"),
+    now("schema"),
     now("user"),
     now("group"),
     now("umask"),
@@ -124,7 +125,6 @@ pub const HANDLER: &[Key] = &[
     now("processes"),
     now("nice"),
     later("stall_after"),
-    later("schema"),
     later("advice"),
     later("contact"),
 ];

@@ -238,6 +238,8 @@ pub struct Handler {
     pub fatal_exit_codes: Vec<u8>,
     /// Exit statuses that another run may mend; all others but 0 are so too.
     pub retryable_exit_codes: Vec<u8>,
+    /// The file of the JSON Schema that its payloads must fit; absolute.
+    pub schema: Option<PathBuf>,
     /// What it may use, and as whom it runs.
     pub limits: Limits,
 }
@@ -339,6 +341,7 @@ impl Handler {
             rate: None,
             fatal_exit_codes: vec![64, 65, 77, 78],
             retryable_exit_codes: Vec::new(),
+            schema: None,
             limits: Limits::default(),
         }
     }

@@ -162,6 +162,7 @@ impl Values<'_> {
             rate,
             fatal_exit_codes,
             retryable_exit_codes,
+            schema,
             limits,
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
@@ -186,6 +187,8 @@ impl Values<'_> {
         self.put(&format!("{path}.rate"), rate.map(|rate| text(rate.to_string())));
         self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
+        let schema = schema.as_ref().map(|path| text(path.display().to_string()));
+        self.put(&format!("{path}.schema"), schema);
         self.limits(path, limits);
     }
 

@@ -380,6 +380,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:37
+        handlers.fetch_data.schema =   # default
         handlers.fetch_data.user = "ada"  # DIR/full.toml:38
         handlers.fetch_data.group = "ops"  # DIR/full.toml:39
         handlers.fetch_data.umask = "027"  # DIR/full.toml:40
@@ -405,6 +406,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".rate = "10/m"  # DIR/full.toml:49
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
+        handlers."report.daily".schema =   # default
         handlers."report.daily".user =   # default
         handlers."report.daily".group =   # default
         handlers."report.daily".umask =   # default

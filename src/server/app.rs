@@ -64,12 +64,12 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// That of a config. Fails when a group is not there, or a type does not take the payload of
-    /// a schedule.
+    /// That of a config. Fails when a group is not there, a schema is not as it should be, or a
+    /// type does not take the payload of a schedule.
     pub(crate) fn of(config: &Config) -> Result<Self, String> {
         let operate = group(config.http.operate_group.as_ref(), "operate_group")?;
         let owner = rustix::process::geteuid().as_raw();
-        let kinds = Kinds::of(config);
+        let kinds = Kinds::of(config)?;
         super::schedules::check(config, &kinds)?;
         Ok(Self { kinds, doors: Doors { owner, operate } })
     }

@@ -37,6 +37,7 @@ mod replay;
 mod rules;
 mod run;
 mod schedules;
+mod schema;
 mod socket;
 mod stall;
 mod status;
@@ -50,6 +51,6 @@ mod workers;
 
 pub use limits::{check_names, limits_of};
 pub use reload::{Reload, check};
-pub use rules::{EXEC, journal_options, rules_from};
+pub use rules::{EXEC, check_schemas, journal_options, rules_from};
 pub use run::{ServerError, ServerOptions, run};
 pub use views::{history_view, task_view, worker_view};

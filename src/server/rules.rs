@@ -1,6 +1,7 @@
 //! What the config means to the layers below: rules for decisions, options for the journal, and
 //! the types that may be submitted.
 
+use super::schema::Schema;
 use crate::config::{self, Config};
 use crate::journal;
 use crate::kernel::ids::Millis;
@@ -78,8 +79,13 @@ pub fn journal_options(config: &Config) -> journal::Options {
     }
 }
 
+/// Whether every schema that a handler names is there, and is one.
+pub fn check_schemas(config: &Config) -> Result<(), String> {
+    Kinds::of(config).map(drop)
+}
+
 /// What a submission takes from its type when it says nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kind {
     /// The name, shared by all tasks of the type.
     pub(crate) name: Text,
@@ -87,6 +93,8 @@ pub(crate) struct Kind {
     pub(crate) max_retry: u32,
     /// Longest run.
     pub(crate) timeout: Option<Millis>,
+    /// What its payloads must fit.
+    schema: Option<Schema>,
 }
 
 /// The types that may be submitted.
@@ -96,17 +104,34 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Those of a config, and `exec`.
-    pub(crate) fn of(config: &Config) -> Self {
-        let handlers = config.handlers.iter();
-        let handlers =
-            handlers.map(|(name, handler)| (name.as_str(), &handler.retry, handler.timeout));
-        let all = handlers.chain([(EXEC, &config.retry, None)]);
-        let kinds = all.map(|(name, retry, timeout)| {
-            let kind = Kind { name: name.into(), max_retry: retry.max_retry, timeout };
-            (name.to_owned(), kind)
-        });
-        Self { kinds: kinds.collect() }
+    /// Those of a config, and `exec`. Reads the schemas that handlers name; fails when one is
+    /// missing or no schema.
+    pub(crate) fn of(config: &Config) -> Result<Self, String> {
+        let exec = Kind {
+            name: EXEC.into(),
+            max_retry: config.retry.max_retry,
+            timeout: None,
+            schema: None,
+        };
+        let mut kinds = BTreeMap::from([(EXEC.to_owned(), exec)]);
+        for (name, handler) in &config.handlers {
+            let schema = handler.schema.as_deref().map(Schema::read).transpose();
+            let kind = Kind {
+                name: name.as_str().into(),
+                max_retry: handler.retry.max_retry,
+                timeout: handler.timeout,
+                schema: schema.map_err(|why| format!("`handlers.{name}.schema`: {why}"))?,
+            };
+            kinds.insert(name.clone(), kind);
+        }
+        Ok(Self { kinds })
+    }
+
+    /// Passes a payload, as JSON text, that fits the schema of its type, or says where it does not
+    /// and what was expected. A type without a schema, or without a handler, takes any.
+    pub(crate) fn check_payload(&self, kind: &str, payload: &str) -> Result<(), String> {
+        let schema = self.get(kind).and_then(|kind| kind.schema.as_ref());
+        schema.map_or(Ok(()), |schema| schema.check(payload))
     }
 
     /// The type with that name.

@@ -31,6 +31,15 @@ pub(crate) struct Judge<'a> {
 impl Judge<'_> {
     /// The spec of one submission, from its JSON.
     pub(crate) fn spec(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
+        let spec = self.spec_of_any_payload(json)?;
+        match self.kinds.check_payload(&spec.kind, &spec.payload) {
+            Ok(()) => Ok(spec),
+            Err(why) => Err(Failure(Problem::new(Code::InvalidPayload, why))),
+        }
+    }
+
+    /// The same, whether or not the payload fits the schema of its type.
+    fn spec_of_any_payload(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
         let request: SubmitRequest = parse(json)?;
         let SubmitRequest { kind, payload, priority, at, delay, max_retry, timeout, key } = request;
         let Some(known) = self.kinds.get(&kind) else {
@@ -198,7 +207,7 @@ mod tests {
     }
 
     fn spec_as(access: Access, json: &str) -> Result<TaskSpec, Problem> {
-        let kinds = Kinds::of(&config());
+        let kinds = Kinds::of(&config()).unwrap();
         let doors = Doors { owner: 900, operate: None };
         let judge = Judge { kinds: &kinds, peer: Peer { uid: 7, access }, doors: &doors };
         judge.spec(json.as_bytes()).map_err(|Failure(problem)| problem)
@@ -285,6 +294,28 @@ mod tests {
         assert_eq!(problem.code, Code::NoSuchType);
         assert!(problem.detail.contains("did you mean `fetch_data`?"), "{}", problem.detail);
         assert_eq!(problem.help.as_deref(), Some("known types: fetch_data"));
+    }
+
+    #[test]
+    fn a_payload_that_breaks_the_schema_of_its_type_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fetch.schema.json");
+        #[expect(clippy::disallowed_methods, reason = "a test's own file")]
+        std::fs::write(&file, r#"{"required":["page"]}"#).unwrap();
+        let mut config = config();
+        config.handlers.get_mut("fetch_data").unwrap().schema = Some(file.clone());
+        let kinds = Kinds::of(&config).unwrap();
+        let doors = Doors { owner: 900, operate: None };
+        let peer = Peer { uid: 7, access: Access::Submit };
+        let judge = Judge { kinds: &kinds, peer, doors: &doors };
+        assert!(judge.spec(br#"{"type":"fetch_data","payload":{"page":1}}"#).is_ok());
+        let Failure(problem) = judge.spec(br#"{"type":"fetch_data","payload":{}}"#).unwrap_err();
+        assert_eq!(problem.code, Code::InvalidPayload);
+        assert!(problem.detail.contains("\"page\""), "{}", problem.detail);
+        assert_eq!(kinds.check_payload("exec", "{}"), Ok(()));
+        std::fs::remove_file(&file).unwrap();
+        let why = Kinds::of(&config).unwrap_err();
+        assert!(why.starts_with("`handlers.fetch_data.schema`: the schema /"), "{why}");
     }
 
     #[test]

@@ -92,6 +92,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "http_body_util",
             "hyper",
             "hyper_util",
+            "jsonschema",
             "rand",
             "rustix",
             "serde",
