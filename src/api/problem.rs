@@ -92,6 +92,8 @@ codes! {
     KeyConflict "key_conflict" 409 4 "The key belongs to another submission",
     /// The lease is no longer the caller's.
     StaleLease "stale_lease" 409 4 "The lease is no longer valid",
+    /// A webhook is not signed, or not as its hook expects.
+    BadSignature "bad_signature" 401 7 "The signature is not valid",
     /// The caller's role does not allow it.
     NotPermitted "not_permitted" 403 7 "Not permitted",
     /// A limit would be passed.

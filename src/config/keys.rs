@@ -46,10 +46,10 @@ pub(super) const TOP: &[Key] = &[
     now("http"),
     now("handlers"),
     now("clock"),
+    now("inbox"),
+    now("hooks"),
     later("dispatch"),
     now("schedules"),
-    later("hooks"),
-    later("inbox"),
     later("alerts"),
     later("ping"),
 ];
@@ -150,6 +150,18 @@ pub(super) const SCHEDULE: &[Key] = &[
     now("dst_fold"),
 ];
 
+pub(super) const INBOX: &[Key] = &[now("path"), now("rescan"), now("settle"), now("types")];
+
+/// The keys of a hook.
+pub(super) const HOOK: &[Key] = &[
+    now("type"),
+    now("secret_file"),
+    now("key_header"),
+    now("rate"),
+    now("max_body"),
+    now("priority"),
+];
+
 /// Every table with its keys.
 pub const KEYS: &[Section] = &[
     Section { path: "", keys: TOP },
@@ -162,4 +174,6 @@ pub const KEYS: &[Section] = &[
     Section { path: "clock", keys: CLOCK },
     Section { path: "handlers.NAME", keys: HANDLER },
     Section { path: "schedules.NAME", keys: SCHEDULE },
+    Section { path: "inbox", keys: INBOX },
+    Section { path: "hooks.NAME", keys: HOOK },
 ];

@@ -19,6 +19,7 @@ mod reload;
 mod schedules;
 mod sections;
 mod show;
+mod triggers;
 mod watch;
 
 pub(crate) use exec::{EXEC, check_exec};
@@ -34,6 +35,7 @@ pub(crate) use schedules::{
 };
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
+pub use triggers::{Hook, Inbox};
 pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
@@ -69,6 +71,10 @@ pub struct Config {
     pub handlers: BTreeMap<String, Handler>,
     /// `[schedules.NAME]`, by name.
     pub schedules: BTreeMap<String, ScheduleSpec>,
+    /// `[inbox]`; absent means that there is none.
+    pub inbox: Option<Inbox>,
+    /// `[hooks.NAME]`, by name.
+    pub hooks: BTreeMap<String, Hook>,
     /// Where each value came from that is not a default.
     origins: BTreeMap<String, Origin>,
 }

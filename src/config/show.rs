@@ -1,6 +1,6 @@
 //! The values in force, each with where it came from.
 
-use super::{Config, Handler, Limits, Retry};
+use super::{Config, Handler, Hook, Inbox, Limits, Retry};
 use crate::kernel::ids::Millis;
 use crate::kernel::schedule::{Fold, Gap, Plan, ScheduleSpec};
 use crate::units;
@@ -61,7 +61,7 @@ struct Values<'c> {
 }
 
 impl Config {
-    /// Every value in force, in the order of the document, handlers and schedules last.
+    /// Every value in force, in the order of the document.
     pub fn effective(&self) -> Vec<Effective> {
         let mut values = Values { config: self, all: Vec::new() };
         values.put("data_dir", text(self.data_dir.display().to_string()));
@@ -95,6 +95,10 @@ impl Config {
         }
         for (name, schedule) in &self.schedules {
             values.schedule(&format!("schedules.{}", segment(name)), schedule);
+        }
+        values.inbox(self.inbox.as_ref());
+        for (name, hook) in &self.hooks {
+            values.hook(&format!("hooks.{}", segment(name)), hook);
         }
         values.all
     }
@@ -140,6 +144,31 @@ impl Values<'_> {
             ("open_files", open_files.map(number)),
             ("processes", processes.map(number)),
             ("nice", nice.map(|nice| Value::Integer(i64::from(nice)))),
+        ];
+        for (key, value) in values {
+            self.put(&format!("{path}.{key}"), value);
+        }
+    }
+
+    fn inbox(&mut self, inbox: Option<&Inbox>) {
+        let Some(Inbox { path, rescan, settle, types }) = inbox else { return };
+        self.put("inbox.path", text(path.display().to_string()));
+        self.put("inbox.rescan", duration(*rescan));
+        self.put("inbox.settle", duration(*settle));
+        for (name, kind) in types {
+            self.put(&format!("inbox.types.{}", segment(name)), text(kind));
+        }
+    }
+
+    fn hook(&mut self, path: &str, hook: &Hook) {
+        let Hook { kind, secret_file, key_header, rate, max_body, priority } = hook;
+        let values = [
+            ("type", Some(text(kind))),
+            ("secret_file", Some(text(secret_file.display().to_string()))),
+            ("key_header", key_header.as_ref().map(text)),
+            ("rate", Some(text(rate.to_string()))),
+            ("max_body", Some(size(*max_body))),
+            ("priority", priority.map(|priority| Value::Integer(i64::from(priority)))),
         ];
         for (key, value) in values {
             self.put(&format!("{path}.{key}"), value);

@@ -44,6 +44,7 @@ mod status;
 mod submission;
 mod tasks;
 mod timekeeping;
+mod triggers;
 mod types;
 mod views;
 mod watches;

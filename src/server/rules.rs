@@ -1,11 +1,15 @@
 //! What the config means to the layers below: rules for decisions, options for the journal, and
 //! the types that may be submitted.
 
+use super::problems::Failure;
 use super::schema::Schema;
+use super::submission::no_such_type;
 use crate::config::{self, Config};
 use crate::journal;
+use crate::kernel::Command;
 use crate::kernel::ids::Millis;
 use crate::kernel::rules::{KindRules, Retention, RetryPolicy, Rules};
+use crate::kernel::task::TaskSpec;
 use crate::kernel::task_type::Bounds;
 use crate::kernel::text::Text;
 use std::collections::BTreeMap;
@@ -137,6 +141,33 @@ impl Kinds {
     /// The type with that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Kind> {
         self.kinds.get(name)
+    }
+
+    /// What a trigger asks for: a task of a type with this payload, whose rest the type says.
+    pub(crate) fn order(
+        &self,
+        kind: &str,
+        payload: Text,
+        priority: Option<i32>,
+        key: Option<Text>,
+    ) -> Result<Command, Failure> {
+        let Some(known) = self.get(kind) else { return Err(no_such_type(kind, self)) };
+        let spec = TaskSpec::new(known.name.clone(), payload);
+        Ok(self.recorded(TaskSpec {
+            priority: priority.unwrap_or(spec.priority),
+            max_retry: known.max_retry,
+            timeout: known.timeout,
+            key,
+            ..spec
+        }))
+    }
+
+    /// What a trigger asks for, recorded also where its payload does not fit.
+    pub(crate) fn recorded(&self, spec: TaskSpec) -> Command {
+        match self.check_payload(&spec.kind, &spec.payload) {
+            Ok(()) => Command::Submit(spec),
+            Err(why) => Command::SubmitInvalid { spec, error: why.into() },
+        }
     }
 
     /// The names of all types that the config defines.

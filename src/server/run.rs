@@ -14,6 +14,7 @@ use super::rules::{journal_options, rules_from};
 use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
+use super::triggers::hooks::Traffic;
 use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
 use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
@@ -406,6 +407,7 @@ fn app(
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),
         about,
+        traffic: Traffic::default(),
         large: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         closing,
     }))

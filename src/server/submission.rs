@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub(crate) const MAX_RETRY_MAX: u32 = 1_000_000;
 
 /// Beginnings of the keys that the daemon itself gives.
-const RESERVED_KEYS: &[&str] = &["schedule:"];
+const RESERVED_KEYS: &[&str] = &["schedule:", HOOK_KEYS, INBOX_KEYS];
 
 /// What a submission is judged by.
 pub(crate) struct Judge<'a> {
@@ -106,6 +106,12 @@ pub(crate) fn check_max_retry(max_retry: u32) -> Result<u32, Failure> {
     }
     Ok(max_retry)
 }
+
+/// How keys begin that webhooks make.
+pub(crate) const HOOK_KEYS: &str = "hook:";
+
+/// How keys begin that files in the inbox make.
+pub(crate) const INBOX_KEYS: &str = "inbox:";
 
 fn check_key(key: String) -> Result<Text, Failure> {
     if key.is_empty() || NAME_BYTES_MAX < key.len() {
@@ -341,6 +347,8 @@ mod tests {
             (r#""key":"""#, "`key`"),
             (r#""key":"a\nb""#, "`key`"),
             (r#""key":"schedule:nightly:7""#, "`schedule:`"),
+            (r#""key":"hook:a:1""#, "`key`"),
+            (r#""key":"inbox:""#, "`key`"),
         ] {
             let problem = refusal(&format!(r#"{{"type":"fetch_data",{fields}}}"#));
             assert!(problem.detail.contains(word), "{fields}: {}", problem.detail);

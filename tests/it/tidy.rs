@@ -88,7 +88,9 @@ const CRATES: &[(&str, &[&str])] = &[
         "server",
         &[
             "axum",
+            "data_encoding",
             "fs2",
+            "hmac",
             "http_body_util",
             "hyper",
             "hyper_util",
