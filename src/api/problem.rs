@@ -82,6 +82,8 @@ codes! {
     NoSuchWorker "no_such_worker" 404 3 "There is no such worker",
     /// No schedule of that name.
     NoSuchSchedule "no_such_schedule" 404 3 "There is no such schedule",
+    /// No webhook of that name.
+    NoSuchHook "no_such_hook" 404 3 "There is no such hook",
     /// No log for that attempt.
     NoSuchLog "no_such_log" 404 3 "There is no such log",
     /// The task's status does not allow it.

@@ -7,8 +7,9 @@ use super::problems::{Failure, invalid};
 use super::rules::Kinds;
 use super::submission::Judge;
 use super::triggers::hooks::{Hooks, Traffic};
+use super::triggers::inbox::Bell;
 use crate::api::Problem;
-use crate::config::Config;
+use crate::config::{Config, Inbox};
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::BODY_BYTES_MAX;
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -54,6 +55,8 @@ pub(crate) struct App {
     pub(crate) large: Arc<Semaphore>,
     /// What is remembered of each hook.
     pub(crate) traffic: Traffic,
+    /// Wakes the inbox's thread.
+    pub(crate) inbox: Arc<Bell>,
     /// Turns true when the daemon begins to shut down.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -66,6 +69,8 @@ pub(crate) struct Policy {
     pub(crate) doors: Doors,
     /// Who signs webhooks.
     pub(crate) hooks: Hooks,
+    /// Where files are taken from.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 impl Policy {
@@ -76,7 +81,8 @@ impl Policy {
         let owner = rustix::process::geteuid().as_raw();
         let (kinds, hooks) = (Kinds::of(config)?, Hooks::of(config)?);
         super::schedules::check(config, &kinds)?;
-        Ok(Self { kinds, doors: Doors { owner, operate }, hooks })
+        let doors = Doors { owner, operate };
+        Ok(Self { kinds, doors, hooks, inbox: config.inbox.clone() })
     }
 
     /// Judges submissions of this peer.
@@ -117,6 +123,7 @@ impl App {
     pub(crate) fn put_in_force(&self, policy: Policy) {
         self.traffic.keep(&policy.hooks);
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        self.inbox.config_changed();
     }
 
     /// Waits until the daemon begins to shut down.

@@ -5,7 +5,8 @@
 //! through an input, and decides nothing about one.
 //!
 //! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
-//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs. Every queue between them is bounded; a full one answers
+//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs; `inbox`, which takes
+//! files and hears of them through `notify-rs inotify loop`. Every queue between them is bounded; a full one answers
 //! "busy".
 
 #[cfg(feature = "sim")]

@@ -39,7 +39,7 @@ impl Judge<'_> {
     }
 
     /// The same, whether or not the payload fits the schema of its type.
-    fn spec_of_any_payload(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
+    pub(crate) fn spec_of_any_payload(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
         let request: SubmitRequest = parse(json)?;
         let SubmitRequest { kind, payload, priority, at, delay, max_retry, timeout, key } = request;
         let Some(known) = self.kinds.get(&kind) else {

@@ -95,6 +95,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "hyper",
             "hyper_util",
             "jsonschema",
+            "notify",
             "rand",
             "rustix",
             "serde",

@@ -13,7 +13,7 @@ use crate::kernel::ids::Millis;
 use crate::kernel::rules::Rules;
 use crate::kernel::task_type::Rate;
 use crate::kernel::text::Text;
-use crate::limits::PAYLOAD_BYTES_MAX;
+use crate::limits::{DELIVERY_ID_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::server::app::{Answered, App, json};
 use crate::server::hand::in_company;
 use crate::server::problems::Failure;
@@ -28,9 +28,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Headers with the id of a delivery, by sender.
 const KEY_HEADERS: &[&str] =
     &["x-github-delivery", "x-gitea-delivery", "x-gogs-delivery", "webhook-id", "idempotency-key"];
-
-/// Longest id of a delivery.
-const ID_BYTES_MAX: usize = 200;
 
 /// How often the log says at most that a hook gets deliveries that are not believed.
 const WARN_EVERY: Millis = Millis::secs(60);
@@ -128,7 +125,7 @@ pub(crate) async fn receive(
     let Some(hook) = policy.hooks.0.get(&name) else {
         let shown = Text::clipped(&name, 64);
         let detail = format!("there is no hook `{}`", shown.escape_debug());
-        return Err(Problem::new(Code::NoSuchRoute, detail).into());
+        return Err(Problem::new(Code::NoSuchHook, detail).into());
     };
     let (parts, body) = request.into_parts();
     let most = usize::try_from(hook.said.max_body).unwrap_or(usize::MAX);
@@ -179,8 +176,12 @@ fn key(hook: &Hook, name: &str, delivery: &Delivery<'_>) -> Result<Option<Text>,
         return Ok(None);
     };
     let id = delivery.header(header).unwrap_or_default();
-    if id.is_empty() || ID_BYTES_MAX < id.len() || !id.bytes().all(|byte| byte.is_ascii_graphic()) {
-        let detail = format!("`{header}` must have 1 to {ID_BYTES_MAX} visible ASCII characters");
+    if id.is_empty()
+        || DELIVERY_ID_BYTES_MAX < id.len()
+        || !id.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        let detail =
+            format!("`{header}` must have 1 to {DELIVERY_ID_BYTES_MAX} visible ASCII characters");
         return Err(Problem::new(Code::InvalidRequest, detail).into());
     }
     Ok(Some(format!("{HOOK_KEYS}{name}:{id}").into()))
@@ -204,7 +205,7 @@ mod tests {
     fn a_rate_counts_every_span_and_says_when_there_is_room() {
         let mut passed = Passed::default();
         let rate = |count| Rate { count, per: Per::Second };
-        let at = |ms| Millis(5000 + ms);
+        let at = |ms: u64| Millis(5000 + ms);
         assert_eq!(passed.take(rate(2), at(0)), Ok(()));
         assert_eq!(passed.take(rate(2), at(300)), Ok(()));
         assert_eq!(passed.take(rate(2), at(400)), Err(Millis(600)));

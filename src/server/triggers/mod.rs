@@ -6,4 +6,5 @@
 //! hears a refusal here.
 
 pub(crate) mod hooks;
+pub(crate) mod inbox;
 mod signature;

@@ -195,7 +195,9 @@ fn hex(text: &str) -> Option<Vec<u8>> {
 fn mac(key: &[u8], parts: &[&[u8]]) -> Result<Hmac<Sha256>, Doubt> {
     // A key of any length will do for HMAC.
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|_length| Doubt::Wrong)?;
-    parts.iter().for_each(|part| mac.update(part));
+    for part in parts {
+        mac.update(part);
+    }
     Ok(mac)
 }
 
