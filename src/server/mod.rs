@@ -53,6 +53,6 @@ mod workers;
 
 pub use limits::{check_names, limits_of};
 pub use reload::{Reload, check};
-pub use rules::{EXEC, check_schemas, journal_options, rules_from};
+pub use rules::{EXEC, check_files, journal_options, rules_from};
 pub use run::{ServerError, ServerOptions, run};
 pub use views::{history_view, task_view, worker_view};

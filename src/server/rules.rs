@@ -4,6 +4,7 @@
 use super::problems::Failure;
 use super::schema::Schema;
 use super::submission::no_such_type;
+use super::triggers::hooks::Hooks;
 use crate::config::{self, Config};
 use crate::journal;
 use crate::kernel::Command;
@@ -83,9 +84,11 @@ pub fn journal_options(config: &Config) -> journal::Options {
     }
 }
 
-/// Whether every schema that a handler names is there, and is one.
-pub fn check_schemas(config: &Config) -> Result<(), String> {
-    Kinds::of(config).map(drop)
+/// Whether every file that the config names can be read and is what it should be: schemas of
+/// handlers, secrets of hooks.
+pub fn check_files(config: &Config) -> Result<(), String> {
+    Kinds::of(config)?;
+    Hooks::of(config).map(drop)
 }
 
 /// What a submission takes from its type when it says nothing else.

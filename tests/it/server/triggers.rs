@@ -86,7 +86,10 @@ fn total(server: &Server) -> u64 {
 // spec: TRG-024, TRG-026
 #[test]
 fn a_signed_delivery_becomes_a_task_and_a_replay_names_the_same_one() {
-    let server = with_hook(|_, _| ());
+    let server = with_hook(|config, dir| {
+        let custom = Hook { key_header: Some("My-Id".to_owned()), ..hook(dir) };
+        config.hooks.insert("custom".to_owned(), custom);
+    });
     let body = "{ \"page\" : 7.0,\n \"a\":\"\\u00e9\" }";
     let first = deliver(&server, "d-1", body);
     assert_eq!(first.status, 201, "{}", first.text());
@@ -102,6 +105,13 @@ fn a_signed_delivery_becomes_a_task_and_a_replay_names_the_same_one() {
     assert_eq!((again.status, again.json()), (200, json!({"id": id, "existed": true})));
     let other = deliver(&server, "d-1", "{}");
     assert_eq!(other.refusal().1, "key_conflict");
+    // Each hook has keys of its own, and may have a header of its own for them.
+    let custom = format!("{}\r\nX-GitHub-Delivery: d-1\r\nmy-id: d-1", sign(SECRET, "{}"));
+    let made = post(&server, "custom", &[&custom], "{}").json();
+    assert_eq!(task(&server, &made["id"])["key"], "hook:custom:d-1");
+    let unnamed = custom.replace("my-id", "our-id");
+    let made = post(&server, "custom", &[&unnamed], "{}").json();
+    assert_eq!(task(&server, &made["id"])["key"], Value::Null);
     // Without an id there is no key, and a replay is another task.
     let bare = [&*sign(SECRET, body)];
     let tasks = [(); 2].map(|()| post(&server, "deploy", &bare, body).json()["id"].clone());

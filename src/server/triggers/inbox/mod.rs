@@ -160,6 +160,7 @@ pub(crate) fn keeper(app: &App) {
         bell,
         ears: None,
         memory: Memory::default(),
+        root: PathBuf::new(),
         rescan_at: Millis(0),
         trouble: None,
     };
@@ -183,6 +184,8 @@ struct Keeper<'a> {
     bell: &'a Arc<Bell>,
     ears: Option<Ears>,
     memory: Memory,
+    /// The inbox that was looked through last.
+    root: PathBuf,
     /// When what was left over is looked through next, on the monotonic clock.
     rescan_at: Millis,
     /// What stands in the way of the inbox, as it was last said.
@@ -230,6 +233,10 @@ impl Keeper<'_> {
         moved: &BTreeSet<PathBuf>,
         now: Millis,
     ) -> Result<Option<Trouble>, Trouble> {
+        if self.root != inbox.path {
+            self.root.clone_from(&inbox.path);
+            self.rescan_at = now;
+        }
         let known: BTreeSet<OsString> =
             inbox.types.keys().map(OsString::from).chain(["rejected".into()]).collect();
         let mut dirs = vec![(inbox.path.clone(), None)];
