@@ -73,7 +73,8 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, clock, .. } = read;
+        let FileConfig { journal, worker, retry, retention, dispatch, log, http, .. } = read;
+        let clock = read.clock;
         if let Some(archive) = &retention.archive {
             check_place("retention.archive", archive, &data_dir)?;
         }
@@ -86,6 +87,7 @@ impl Config {
             worker,
             retry,
             retention,
+            dispatch,
             log,
             http,
             clock,

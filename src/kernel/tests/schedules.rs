@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Runs a task to its end.
-    fn finish(&mut self, outcome: Outcome) {
+    fn run_to_end(&mut self, outcome: Outcome) {
         let worker = self.state.workers().next().map(|worker| worker.id);
         let worker = worker.unwrap_or_else(|| self.join(50));
         self.lease(worker, 50);
@@ -163,7 +163,7 @@ fn a_fire_while_a_run_is_not_over_is_skipped_and_says_for_which() {
     (0..5).for_each(|_| w.pass(MINUTE));
     assert_eq!(w.passed(), [(60, 60, 1, Passing::Fired), (120, 300, 4, Passing::Skipped)]);
     assert_eq!(w.s().recent.back().unwrap().passed.task, Some(TaskId(1)));
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.pass(MINUTE);
     assert_eq!(w.runs(), [60, 360]);
     assert_eq!(w.s().counts.skipped, 4);
@@ -176,7 +176,7 @@ fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     assert_eq!(w.runs(), [60]);
     assert_eq!(w.s().queued.len(), 3);
     for more in [vec![60, 120], vec![60, 120, 180], vec![60, 120, 180, 240]] {
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
         w.fire();
         assert_eq!(w.runs(), more);
     }
@@ -231,10 +231,10 @@ fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() 
     w.pass(300 * SECOND);
     assert_eq!(w.runs(), [30]);
     assert_eq!(w.next(), None);
-    w.finish(Outcome::Retryable);
+    w.run_to_end(Outcome::Retryable);
     assert_eq!(w.next(), None, "a retry is the same run");
     w.wait(300 * SECOND);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     assert_eq!(w.next(), Some(w.now.wall.0 + 30 * SECOND));
     w.pass(30 * SECOND);
     assert_eq!(w.runs().len(), 2);
@@ -276,7 +276,7 @@ fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     assert!(w.runs().is_empty());
     w.trigger();
     assert_eq!(w.runs(), [600], "a person may still ask for a run");
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.on_schedule(ScheduleAct::Resume);
     w.fire();
     assert_eq!(w.next(), Some(MONDAY + 11 * MINUTE));
@@ -299,7 +299,7 @@ fn a_run_that_a_person_asks_for_keeps_its_source_and_obeys_the_overlap() {
     w.set(ScheduleSpec { overlap: Overlap::Queue, ..cron("0 5 * * *") });
     w.trigger();
     assert_eq!(w.s().queued.len(), 1);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.fire();
     assert_eq!(w.state.task(TaskId(2)).unwrap().scheduled().unwrap().manual, Some(Actor::User(7)));
     assert_eq!(w.next(), Some(MONDAY + 5 * HOUR));
@@ -312,7 +312,7 @@ fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing()
     w.wait(30 * MINUTE);
     w.step_to(MONDAY + 90 * MINUTE);
     assert_eq!(w.runs(), [3600]);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.step_to(MONDAY + 31 * MINUTE);
     w.pass(MINUTE);
     w.pass(HOUR);
@@ -336,7 +336,7 @@ fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_u
     let runs = w.runs();
     assert!(runs.contains(&3600) || during == 1, "{runs:?}");
     if during == 1 {
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
     }
     w.pass(HOUR);
     assert!(w.runs().contains(&7200), "{:?}", w.runs());
@@ -371,6 +371,29 @@ fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     w.now.doubtful = false;
     w.step_to(MONDAY + 5 * MINUTE);
     assert_eq!(w.runs(), [w.runs()[0], 300], "what passed within the grace is one run");
+}
+
+// spec: TIM-159
+#[test]
+fn a_schedule_that_was_made_while_the_clock_was_unset_begins_when_it_is_set() {
+    let mut w = World::new();
+    w.now.wall = Timestamp(9_000);
+    w.now.doubtful = true;
+    w.set(cron("* * * * *"));
+    w.pass(10 * MINUTE);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 30 * SECOND);
+    assert!(w.runs().is_empty() && w.passed().is_empty(), "{:?}", w.passed());
+    assert_eq!(w.next(), Some(MONDAY + MINUTE));
+    w.pass(30 * SECOND);
+    assert_eq!(w.runs(), [60]);
+    // One that was there before has missed what it missed.
+    w.run_to_end(Outcome::Success);
+    w.now.doubtful = true;
+    w.step_to(9_000);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 3 * MINUTE);
+    assert_eq!(w.runs(), [60, 180]);
 }
 
 // spec: TIM-158
@@ -474,7 +497,7 @@ fn the_jitter_is_within_its_span_and_on_record() {
         assert!(late <= Millis(30 * SECOND));
         seen.insert(late);
         w.wait(30 * SECOND);
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
         w.wait(30 * SECOND);
     }
     assert!(10 < seen.len());
@@ -485,11 +508,11 @@ fn success_and_failure_of_runs_are_kept_with_their_schedule() {
     let mut w = with(cron("* * * * *"));
     for _ in 0..3 {
         w.pass(MINUTE);
-        w.finish(Outcome::Fatal);
+        w.run_to_end(Outcome::Fatal);
     }
     assert_eq!((w.s().failures, w.s().last_success), (3, None));
     w.pass(MINUTE);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     assert_eq!((w.s().failures, w.s().last_success), (0, Some(w.now.wall)));
 }
 
@@ -498,7 +521,7 @@ fn a_schedule_keeps_its_last_twenty_decisions() {
     let mut w = with(cron("* * * * *"));
     for _ in 0..25 {
         w.pass(MINUTE);
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
     }
     assert_eq!(w.passed().len(), DECIDED_KEPT);
     assert_eq!(w.passed()[0].0, 6 * 60);
