@@ -4,6 +4,10 @@
 //! hand it made-up ones. [`Clock`] feeds it with the real ones. Three clocks come out (see
 //! [`Moment`]): the wall for people, the life clock for waits, the service clock for leases.
 //!
+//! The wall clock may be put forward or back at any time. Its distance to the boot clock says when
+//! that happened: both are slewed alike, so only a step changes it. A step is handed out once, with
+//! the moment that saw it, and goes on record; what counts elapsed time does not feel it.
+//!
 //! The service clock refuses to count time in which nobody could be heard: while the engine was
 //! away, stopped or late, and for a grace after each start in which executors reconnect. So the
 //! engine's own absence never ends a lease.
@@ -20,6 +24,22 @@ const LATE: Millis = Millis::secs(1);
 /// Longest sleep while something waits on the life or the wall clock: both may step, and a sleep
 /// is measured on neither.
 const SLEEP_MAX: Millis = Millis::secs(60);
+
+/// The wall clock was put forward or back when its distance to the boot clock changes by as much:
+/// a second, less what two readings may differ by.
+const STEP_MIN: Millis = Millis(800);
+
+/// How far apart the readings of one instant may be taken before they are taken again.
+const READ_SPREAD_MAX: Millis = Millis(20);
+
+/// A wall clock that was put forward or back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What it would show without the step.
+    pub from: Timestamp,
+    /// What it shows.
+    pub to: Timestamp,
+}
 
 /// What the machine's clocks show at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +79,10 @@ pub struct Clocks {
     planned: Millis,
     /// How much of the grace after the start is left.
     grace: Millis,
+    /// What both the wall clock and the boot clock showed after the last step.
+    paired: (Timestamp, Millis),
+    /// A step since then that was not handed out yet, and the boot clock when it was seen.
+    step: Option<(Step, Millis)>,
 }
 
 impl Clocks {
@@ -75,6 +99,10 @@ impl Clocks {
             let passed = Millis(raw.boot.0.saturating_sub(started.boot_clock.0));
             head.started_life.after(passed).max(head.life)
         });
+        // The last record's readings, as far as they belong to this boot.
+        let paired = started.map_or((raw.wall, raw.boot), |started| {
+            (head.wall, started.boot_clock.plus(head.life.since(head.started_life)))
+        });
         let last = Moment { wall: raw.wall, life, service: head.service, ..Moment::default() };
         Self {
             life_at: life,
@@ -83,6 +111,8 @@ impl Clocks {
             mono_at: raw.mono,
             planned: Millis(0),
             grace,
+            paired,
+            step: None,
         }
     }
 
@@ -95,6 +125,7 @@ impl Clocks {
         let graced = served.min(self.grace);
         self.grace = Millis(self.grace.0.saturating_sub(graced.0));
         let counted = Millis(served.0.saturating_sub(graced.0));
+        self.compare(raw);
         let lived = Millis(raw.boot.0.saturating_sub(self.boot_at.0));
         self.last = Moment {
             wall: raw.wall,
@@ -105,6 +136,22 @@ impl Clocks {
         self.mono_at = raw.mono.max(self.mono_at);
         self.planned = Millis(0);
         self.last
+    }
+
+    /// Sees whether the wall clock was put forward or back since then.
+    fn compare(&mut self, raw: Raw) {
+        let (wall, boot) = self.paired;
+        let passed = Millis(raw.boot.0.saturating_sub(boot.0));
+        let (from, to) = (wall.after(passed), raw.wall);
+        let stepped = STEP_MIN <= to.since(from).max(from.since(to));
+        self.step = stepped.then_some((Step { from, to }, raw.boot));
+    }
+
+    /// The step of the wall clock that the last moment saw, once.
+    pub fn take_step(&mut self) -> Option<Step> {
+        let (step, boot) = self.step.take()?;
+        self.paired = (step.to, boot);
+        Some(step)
     }
 
     /// How long to sleep until the first of these is due, none when nothing is waited for; the
@@ -125,17 +172,57 @@ impl Clocks {
 #[derive(Debug)]
 pub struct Clock {
     clocks: Clocks,
+    belief: Belief,
+    /// The boot clock at the last moment.
+    boot: Millis,
+}
+
+/// When the wall clock is believed.
+#[derive(Clone, Copy, Debug)]
+pub struct Belief {
+    /// A clock that shows less was never set.
+    pub plausible_since: Timestamp,
+    /// Says whether something keeps the clock right; asked until it does, where that is waited for.
+    pub synchronised: Option<fn() -> bool>,
+}
+
+impl Belief {
+    fn doubts(&mut self, wall: Timestamp) -> bool {
+        if self.synchronised.is_some_and(|synchronised| synchronised()) {
+            self.synchronised = None;
+        }
+        wall < self.plausible_since || self.synchronised.is_some()
+    }
 }
 
 impl Clock {
     /// Goes on from what the journal's last record knew; see [`Clocks::resume`].
-    pub fn resume(head: &Head, boot_id: &str, grace: Millis) -> Self {
-        Self { clocks: Clocks::resume(head, boot_id, read(), grace) }
+    pub fn resume(head: &Head, boot_id: &str, grace: Millis, belief: Belief) -> Self {
+        let raw = read();
+        Self { clocks: Clocks::resume(head, boot_id, raw, grace), belief, boot: raw.boot }
     }
 
     /// The moment it is, with fresh dice.
     pub fn now(&mut self) -> Moment {
-        Moment { dice: rand::random(), ..self.clocks.now(read()) }
+        let raw = read();
+        self.boot = raw.boot;
+        let doubtful = self.belief.doubts(raw.wall);
+        Moment { dice: rand::random(), doubtful, ..self.clocks.now(raw) }
+    }
+
+    /// The boot clock at the last moment.
+    pub const fn boot(&self) -> Millis {
+        self.boot
+    }
+
+    /// The step of the wall clock that the last moment saw, once.
+    pub fn take_step(&mut self) -> Option<Step> {
+        self.clocks.take_step()
+    }
+
+    /// Whether it is waited for that something keeps the clock right.
+    pub const fn awaits_synchronisation(&self) -> bool {
+        self.belief.synchronised.is_some()
     }
 
     /// How long to sleep; see [`Clocks::plan`].
@@ -144,9 +231,16 @@ impl Clock {
     }
 }
 
-/// Reads all clocks.
+/// Reads all clocks, as nearly at one instant as can be.
 pub fn read() -> Raw {
-    Raw { wall: wall(), boot: machine(ClockId::Boottime), mono: monotonic() }
+    let mut raw = Raw::default();
+    for _ in 0..5 {
+        raw = Raw { boot: machine(ClockId::Boottime), wall: wall(), mono: monotonic() };
+        if machine(ClockId::Boottime).0.saturating_sub(raw.boot.0) <= READ_SPREAD_MAX.0 {
+            break;
+        }
+    }
+    raw
 }
 
 /// The monotonic clock alone.
@@ -307,5 +401,110 @@ mod tests {
         assert_eq!(after.life, before.life);
         assert_eq!(after.service, before.service);
         assert_eq!(clocks.now(raw(101_500, 101_500)).service, ServiceTime(41_500));
+    }
+
+    /// Readings of one boot, with a wall clock of its own.
+    fn at(wall: u64, boot: u64) -> Raw {
+        Raw { wall: Timestamp(wall), boot: Millis(boot), mono: Millis(boot) }
+    }
+
+    // spec: TIM-150
+    #[test]
+    fn a_step_of_a_second_in_either_direction_is_handed_out_once() {
+        for step in [-1_000_i64, 1_000, -86_400_000, 378_691_200_000] {
+            let mut clocks = Clocks::resume(&Head::default(), "b", at(1 << 41, 50_000), Millis(0));
+            clocks.now(at((1 << 41) + 5_000, 55_000));
+            assert_eq!(clocks.take_step(), None);
+            let expected = (1 << 41) + 6_000;
+            let shown = u64::try_from(i64::try_from(expected).unwrap() + step).unwrap();
+            clocks.now(at(shown, 56_000));
+            let seen = Step { from: Timestamp(expected), to: Timestamp(shown) };
+            assert_eq!(clocks.take_step(), Some(seen), "{step}");
+            clocks.now(at(shown + 9_000, 65_000));
+            assert_eq!(clocks.take_step(), None, "{step}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_run_alike_make_no_step_however_long_they_run() {
+        let mut clocks = Clocks::resume(&Head::default(), "b", at(1 << 41, 0), Millis(0));
+        for day in 1..4_000_u64 {
+            // Readings of one instant are never taken quite together.
+            let late = day % 700;
+            clocks.now(at((1 << 41) + day * 86_400_000 + late, day * 86_400_000));
+            assert_eq!(clocks.take_step(), None);
+        }
+    }
+
+    #[test]
+    fn small_steps_add_up() {
+        let mut clocks = Clocks::resume(&Head::default(), "b", at(1 << 41, 0), Millis(0));
+        clocks.now(at((1 << 41) + 10_400, 10_000));
+        assert_eq!(clocks.take_step(), None);
+        clocks.now(at((1 << 41) + 20_800, 20_000));
+        let seen = Step { from: Timestamp((1 << 41) + 20_000), to: Timestamp((1 << 41) + 20_800) };
+        assert_eq!(clocks.take_step(), Some(seen));
+    }
+
+    #[test]
+    fn two_steps_before_anybody_asks_are_one() {
+        let mut clocks = Clocks::resume(&Head::default(), "b", at(1 << 41, 0), Millis(0));
+        clocks.now(at((1 << 41) + 3_600_000, 0));
+        clocks.now(at((1 << 41) + 1_000, 1_000));
+        assert_eq!(clocks.take_step(), None, "the second took the first one back");
+        clocks.now(at((1 << 41) + 3_600_000, 1_000));
+        clocks.now(at((1 << 41) + 7_200_000, 2_000));
+        let both =
+            Step { from: Timestamp((1 << 41) + 2_000), to: Timestamp((1 << 41) + 7_200_000) };
+        assert_eq!(clocks.take_step(), Some(both));
+    }
+
+    // spec: TIM-151
+    #[test]
+    fn a_step_while_the_engine_was_away_is_seen_under_the_same_boot_and_only_there() {
+        // The last record was written at boot clock 37 s, when the wall clock showed 1,000 s.
+        let raw = |boot: u64, wall: u64| Raw {
+            wall: Timestamp(wall),
+            boot: Millis(boot),
+            mono: Millis(5),
+        };
+        let mut clocks = Clocks::resume(&head(), "boot-a", raw(67_000, 1_030_000), GRACE);
+        clocks.now(raw(67_000, 1_030_000));
+        assert_eq!(clocks.take_step(), None);
+        let mut clocks = Clocks::resume(&head(), "boot-a", raw(67_000, 4_630_000), GRACE);
+        clocks.now(raw(67_000, 4_630_000));
+        let seen = Step { from: Timestamp(1_030_000), to: Timestamp(4_630_000) };
+        assert_eq!(clocks.take_step(), Some(seen));
+        let mut clocks = Clocks::resume(&head(), "boot-b", raw(67_000, 4_630_000), GRACE);
+        clocks.now(raw(67_000, 4_630_000));
+        assert_eq!(clocks.take_step(), None, "another boot has nothing to compare with");
+    }
+
+    // spec: TIM-152
+    #[test]
+    fn a_step_moves_neither_the_life_clock_nor_the_service_clock() {
+        let mut clocks = settled();
+        let before = clocks.now(at(1_200_000, 101_000));
+        for wall in [0, 1 << 42, 1_000_000, 5] {
+            let after = clocks.now(at(wall, 101_000));
+            assert_eq!((after.life, after.service), (before.life, before.service));
+            assert_eq!(after.wall, Timestamp(wall));
+        }
+    }
+
+    // spec: TIM-153
+    #[test]
+    fn a_clock_that_was_never_set_is_not_believed_and_neither_is_one_that_nothing_keeps() {
+        let mut belief = Belief { plausible_since: Timestamp(1_000), synchronised: None };
+        assert!(belief.doubts(Timestamp(999)));
+        assert!(!belief.doubts(Timestamp(1_000)));
+        let mut waits = Belief { synchronised: Some(|| false), ..belief };
+        assert!(waits.doubts(Timestamp(5_000)));
+        let mut kept = Belief { synchronised: Some(|| true), ..belief };
+        assert!(!kept.doubts(Timestamp(5_000)));
+        assert!(
+            kept.synchronised.is_none(),
+            "once is enough: a server that is away for an hour holds nothing up"
+        );
     }
 }

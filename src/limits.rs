@@ -102,6 +102,9 @@ pub fn deeper_than(json: &[u8], most: usize) -> Option<usize> {
     None
 }
 
+/// Longest cron expression, in bytes.
+pub const CRON_BYTES_MAX: usize = 256;
+
 /// Decisions of a schedule that are kept, in memory and in snapshots.
 pub const DECIDED_KEPT: usize = 20;
 
@@ -112,7 +115,7 @@ pub const SCHEDULES_MAX: usize = 20_000;
 pub const FIRES_QUEUED_MAX: usize = 100;
 
 /// Planned times that one record decides; a schedule that missed more is decided in several.
-pub const PLANNED_PER_RECORD_MAX: u64 = 10_000;
+pub const PLANNED_PER_RECORD_MAX: usize = 10_000;
 
 /// Planned times that are remembered as fired when the clock was put back behind them.
 pub const AHEAD_MAX: usize = 10_000;

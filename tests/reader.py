@@ -83,6 +83,8 @@ def cbor(data, at=0):
             item, at = cbor(data, at)
             items.append(item)
         return (items if major == 4 else dict(zip(items[::2], items[1::2]))), at
+    if major == 7 and info in (20, 21):
+        return info == 21, at
     raise ValueError("not in a body")
 
 # spec/records.md
@@ -90,43 +92,70 @@ def cbor(data, at=0):
 KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended", 6: "moved",
          7: "stop_requested", 8: "hurried", 9: "worker_joined", 10: "worker_moved", 11: "refused",
          12: "started", 13: "forgotten", 14: "type_paused", 15: "type_resumed",
-         16: "type_limited", 17: "edited", 18: "worker_changed", 1000: "snapshot_head",
-         1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type"}
+         16: "type_limited", 17: "edited", 18: "worker_changed", 19: "clock_stepped", 20: "schedule_set", 21: "schedule_removed",
+         22: "schedule_paused", 23: "schedule_resumed", 24: "fired", 25: "released",
+         1000: "snapshot_head",
+         1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type",
+         1004: "snapshot_schedule"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
               "dependency_failed invalid_input fatal_error retryable_error timeout lease_expired "
               "worker_lost worker_crash host_rebooted worker_shutdown never_started lease_revoked "
-              "executor_returned retries_exhausted lost_too_often",
+              "executor_returned retries_exhausted lost_too_often superseded",
     "outcome": "success retryable fatal timed_out cancelled paused released lost",
     "stop": "cancel pause reset", "standing": "alive suspect offline gone",
-    "act": "heartbeat checkpoint result", "per": "s m h"}
+    "act": "heartbeat checkpoint result", "per": "s m h", "from": "start end",
+    "overlap": "skip queue replace", "gap": "shift skip", "fold": "first second both",
+    "origin": "config runtime", "passing": "fired coalesced skipped missed queued replaced"}
 # The names by their keys, from 0; `name:type` where it is not printed as it is.
 MAPS = {
-    "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden rate:rate",
+    "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden rate:rate "
+                                               "promoted",
     "heard": "worker holds:*held", "checkpointed": "task fence data:json",
     "ended": "task fence outcome:outcome to:status reason:reason wait exit_code signal "
              "result:json error usage:usage",
-    "moved": "task to:status reason:reason wait", "stop_requested": "task stop:stop max_retry",
+    "moved": "task to:status reason:reason wait error", "stop_requested": "task stop:stop max_retry",
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
-    "started": "version boot_id boot_clock next_task", "forgotten": "tasks",
+    "started": "version boot_id boot_clock next_task jump:jump", "forgotten": "tasks",
     "worker_changed": "worker types slots",
     "type_paused": "type reason", "type_resumed": "type",
     "type_limited": "type max_running rate:rate",
     "edited": "task priority max_retry timeout due at:wall", "rate": "count per:per",
     "spec": "type payload:json priority max_retry timeout at:wall delay key retry_of "
-            "checkpoint:json",
+            "checkpoint:json scheduled:scheduled after:after",
     "held": "task fence ends process:process progress:progress", "progress": "done total note",
     "registration": "name process:process host version lock types slots",
     "process": "pid start_time boot_id pid_namespace",
-    "snapshot_head": "last_seq wall:wall life service next_task started:started started_life",
+    "snapshot_head": "last_seq wall:wall life service next_task started:started started_life "
+                     "jump:jump steps last_step:jump",
     "snapshot_worker": "worker registration:registration standing:standing since:wall",
     "snapshot_task": "task type payload:json status:status priority due retry_count max_retry "
                      "lost_count timeout created:wall updated:wall born extra:extra life:history",
     "snapshot_type": "type paused:order max_running rate:rate limited:order dispatched",
     "order": "by:actor at:wall reason",
-    "extra": "key retry_of at:wall by:actor",
+    "extra": "key retry_of at:wall by:actor scheduled:scheduled after:after open",
+    "clock_stepped": "from:wall to:wall jump:jump reopens",
+    "schedule_set": "schedule spec:schedule-spec origin:origin next:wall keeps",
+    "schedule_removed": "schedule",
+    "schedule_paused": "schedule reason",
+    "schedule_resumed": "schedule next:wall",
+    "fired": "schedule passed:*passed task:submitted next:wall decided:wall "
+             "queued:*scheduled",
+    "released": "task of",
+    "jump": "from:wall to:wall",
+    "passed": "first:wall last:wall count passing:passing task more",
+    "scheduled": "schedule planned:wall manual:actor",
+    "schedule-spec": "type payload:json priority plan:plan zone gap:gap fold:fold jitter "
+                     "misfire_grace coalesce max_instances overlap:overlap max_retry timeout",
+    "after": "tasks any",
+    "snapshot_schedule": "schedule spec:schedule-spec origin:origin since:wall by:actor "
+                         "paused:order next:wall decided:wall look queued:*scheduled ahead:*wall "
+                         "last_task last_planned:wall last_success:wall failures counts:counts "
+                         "recent:*decided",
+    "counts": "fired coalesced skipped missed",
+    "decided": "at:wall passed:passed",
     "history": "transitions:transitions attempts:*attempt attempt_count checkpoint:checkpoint "
                "result:json error stop:stop lease:lease progress:progress ended",
     "transitions": "first:*transition last:*transition dropped",
@@ -150,7 +179,13 @@ def shown(value, kind):
         return value.strip().replace("\n", " ").replace("\r", " ")
     if kind == "actor":
         number, names = value
-        return plain(["daemon", "uid {}", "worker {}"][number].format(*names))
+        return plain(["daemon", "uid {}", "worker {}", "{}"][number].format(*names))
+    if kind == "plan":
+        number, inner = value
+        names = ["cron", "every:,from:from", "once:wall", "boot"][number].split(",")
+        pairs = [(name.partition(":")[0], name.partition(":")[2]) for name in names]
+        shown_pairs = [f"{plain(n)}:{shown(v, k)}" for (n, k), v in zip(pairs, inner or [True])]
+        return "{" + ",".join(shown_pairs) + "}"
     if kind in WORDS:
         return plain(WORDS[kind].split()[value])
     if kind.startswith("*"):

@@ -344,6 +344,9 @@ pub struct StatusView {
     /// Whether the config was taken when it was last read; if not, the one before is in force.
     #[serde(default = "yes")]
     pub config_reload_ok: bool,
+    /// The wall clock.
+    #[serde(default)]
+    pub clock: ClockView,
     /// Digest of the state, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -356,6 +359,26 @@ pub struct NextFire {
     pub schedule: String,
     /// When.
     pub at: String,
+}
+
+/// What is known of the wall clock.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClockView {
+    /// Whether it is not believed, so that schedules by the calendar wait.
+    pub held: bool,
+    /// How often it was put forward or back since the data directory was made.
+    pub steps: u64,
+    /// The last time that it was.
+    pub last_step: Option<StepView>,
+}
+
+/// A wall clock that was put forward or back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepView {
+    /// What it would have shown.
+    pub from: String,
+    /// What it showed.
+    pub to: String,
 }
 
 const fn yes() -> bool {

@@ -127,6 +127,7 @@ mod tests {
             log.format = "text"                         # default
             # http.socket_group is not set              # default
             # http.operate_group is not set             # default
+            clock.wait_for_sync = false                 # default
         "#]]
         .assert_eq(&played.out);
         assert!(played.out.parse::<toml::Table>().is_ok());

@@ -177,7 +177,7 @@ fn fit(text: &str, view: &View) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::api::{Attention, NextFire};
+    use crate::api::{Attention, ClockView, NextFire};
     use crate::cli::samples;
     use crate::kernel::ids::Seq;
     use expect_test::expect;
@@ -220,6 +220,7 @@ pub(crate) mod tests {
             disk_free: Some(1_503_238_553),
             recovery: "clean, 12 records replayed".to_owned(),
             config_reload_ok: true,
+            clock: ClockView::default(),
             digest: Some("9f004be1".to_owned()),
         }
     }

@@ -45,6 +45,7 @@ pub(super) const TOP: &[Key] = &[
     now("log"),
     now("http"),
     now("handlers"),
+    now("clock"),
     later("dispatch"),
     now("schedules"),
     later("hooks"),
@@ -95,6 +96,8 @@ pub(super) const LOG: &[Key] = &[
 
 pub(super) const HTTP: &[Key] =
     &[fixed("socket_group"), now("operate_group"), later("listen"), later("token_file")];
+
+pub(super) const CLOCK: &[Key] = &[fixed("wait_for_sync")];
 
 /// The keys of a handler.
 pub const HANDLER: &[Key] = &[
@@ -156,6 +159,7 @@ pub const KEYS: &[Section] = &[
     Section { path: "retention", keys: RETENTION },
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
+    Section { path: "clock", keys: CLOCK },
     Section { path: "handlers.NAME", keys: HANDLER },
     Section { path: "schedules.NAME", keys: SCHEDULE },
 ];

@@ -63,6 +63,8 @@ pub struct Config {
     pub log: Log,
     /// `[http]`.
     pub http: Http,
+    /// `[clock]`.
+    pub clock: Clock,
     /// `[handlers.NAME]`, by name.
     pub handlers: BTreeMap<String, Handler>,
     /// `[schedules.NAME]`, by name.
@@ -196,6 +198,13 @@ pub struct Http {
     pub socket_group: Option<String>,
     /// The group that may operate.
     pub operate_group: Option<String>,
+}
+
+/// `[clock]`: when the wall clock is believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Whether calendar schedules wait until something keeps the clock right.
+    pub wait_for_sync: bool,
 }
 
 /// `[handlers.NAME]`: what runs a task of the type NAME.

@@ -73,7 +73,7 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, .. } = read;
+        let FileConfig { journal, worker, retry, retention, log, http, clock, .. } = read;
         let FileConfig { handlers, schedules, .. } = read;
         if let Some(archive) = &retention.archive {
             check_archive(archive, &data_dir)?;
@@ -88,6 +88,7 @@ impl Config {
             retention,
             log,
             http,
+            clock,
             handlers,
             schedules,
             origins,

@@ -3,10 +3,12 @@
 use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
 use super::keys;
-use super::read::{Reader, Table, absolute_path, duration, integer, list, size, text, word};
+use super::read::{
+    Reader, Table, absolute_path, boolean, duration, integer, list, size, text, word,
+};
 use super::schedules::read_schedules;
 use super::{
-    Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
+    Clock, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
 };
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
@@ -28,6 +30,7 @@ pub(super) struct FileConfig {
     pub(super) retention: Retention,
     pub(super) log: Log,
     pub(super) http: Http,
+    pub(super) clock: Clock,
     pub(super) handlers: BTreeMap<String, Handler>,
     pub(super) schedules: BTreeMap<String, ScheduleSpec>,
     pub(super) origins: BTreeMap<String, Origin>,
@@ -79,6 +82,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     read_retention(&mut reader, &top, &mut config.retention);
     read_log(&mut reader, &top, &mut config.log);
     read_http(&mut reader, &top, &mut config.http);
+    read_clock(&mut reader, &top, &mut config.clock);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);
     config.schedules = read_schedules(&mut reader, &top, &config.handlers);
     if reader.faults.is_empty() {
@@ -240,4 +244,9 @@ fn read_http<'t>(reader: &mut Reader<'t>, top: &Table<'t>, http: &mut Http) {
     let group = |value: &DeValue<'_>| text(value).map(Some);
     reader.set(&table, "socket_group", &mut http.socket_group, group);
     reader.set(&table, "operate_group", &mut http.operate_group, group);
+}
+
+fn read_clock<'t>(reader: &mut Reader<'t>, top: &Table<'t>, clock: &mut Clock) {
+    let Some(table) = reader.table(top, "clock", keys::CLOCK) else { return };
+    reader.set(&table, "wait_for_sync", &mut clock.wait_for_sync, boolean);
 }

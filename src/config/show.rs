@@ -89,6 +89,7 @@ impl Config {
         values.put("log.format", text(self.log.format.word()));
         values.put("http.socket_group", self.http.socket_group.as_ref().map(text));
         values.put("http.operate_group", self.http.operate_group.as_ref().map(text));
+        values.put("clock.wait_for_sync", Value::Boolean(self.clock.wait_for_sync));
         for (name, handler) in &self.handlers {
             values.handler(&format!("handlers.{}", segment(name)), handler);
         }

@@ -360,6 +360,7 @@ fn every_key_of_a_full_file_arrives() {
         log.format = "json"  # DIR/full.toml:23
         http.socket_group = "midwatch"  # DIR/full.toml:25
         http.operate_group = "ops"  # DIR/full.toml:26
+        clock.wait_for_sync = false  # default
         handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:28
         handlers.fetch_data.embedded = false  # default
         handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:29

@@ -160,6 +160,6 @@ pub struct Moment {
     pub service: ServiceTime,
     /// A random number, drawn afresh for each command.
     pub dice: u64,
-    /// Set while the wall clock cannot be believed: nothing that waits for a wall time is done.
+    /// Set while the wall clock cannot be believed: no schedule fires by it.
     pub doubtful: bool,
 }

@@ -181,6 +181,11 @@ impl State {
         ids.filter_map(|id| self.tasks.get(*id))
     }
 
+    /// How many tasks of a schedule have not ended.
+    pub fn live_count(&self, schedule: &str) -> usize {
+        self.index.live.get(schedule).map_or(0, BTreeSet::len)
+    }
+
     /// The schedule that has something to decide at `now`: the front of a set, never a scan.
     pub fn next_fire(&self, now: Moment) -> Option<&Text> {
         if let Some(name) = self.index.fires.first() {
@@ -461,7 +466,7 @@ impl State {
             check_type(kind, known)?;
         }
         for (name, schedule) in &self.schedules {
-            schedule.check(name, self.live(name).count())?;
+            schedule.check(name, self.live_count(name))?;
         }
         let same = |name: &str, equal: bool| {
             if equal {

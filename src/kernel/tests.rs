@@ -16,6 +16,7 @@ use super::{Answer, Command, EndReport, HoldReport, Proof, State, apply, decide}
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod schedules;
 mod types;
 
 struct World {

@@ -106,6 +106,8 @@ pub(crate) enum Message {
         task: TaskId,
         fence: Fence,
     },
+    /// The wall clock was put forward or back; the turn that follows sees how far.
+    ClockSet,
     /// Close the journal and end.
     Stop,
 }

@@ -12,7 +12,7 @@ use super::pulse::Pulse;
 use super::remains;
 use super::schedules::Arranging;
 use super::watches::Watches;
-use crate::clock::{Clock, Until};
+use crate::clock::{Clock, Step, Until};
 use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
 use crate::journal::{JournalError, RealDisk};
 use crate::kernel::Rejection;
@@ -21,6 +21,7 @@ use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, TaskId};
 use crate::kernel::task::Task;
 use crate::kernel::text::Text;
 use crate::limits::INPUTS_PER_TURN_MAX;
+use crate::units::{rfc3339, span};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, TrySendError};
@@ -31,6 +32,9 @@ pub(crate) type Core = Engine<RealDisk>;
 
 /// How long to wait before a sweep is tried again that could not kill everything.
 const SWEEP_AGAIN: Millis = Millis::secs(5);
+
+/// How often it is looked whether something keeps the clock right, while that is waited for.
+const SYNC_LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// How often the logs are looked through at most.
 const SURVEY_EVERY: Millis = Millis::secs(60);
@@ -124,7 +128,11 @@ impl Host {
             self.pulse.work();
             self.arrange();
             let now = self.clock.now();
-            let inputs = std::mem::take(&mut self.state.inputs);
+            let mut inputs = std::mem::take(&mut self.state.inputs);
+            // What follows in this turn is decided by the clock as it is now.
+            if let Some(step) = self.clock.take_step() {
+                inputs.insert(0, stepped(step));
+            }
             let outputs = self.engine.step(inputs, now)?;
             self.publish(outputs, now);
             self.tell_of_the_archive();
@@ -198,7 +206,8 @@ impl Host {
         let again = self.state.again.iter().map(|(at, ..)| *at);
         let again = again.chain(self.arranging.again()).min();
         let again = again.map(|at| at.0.saturating_sub(crate::clock::monotonic().0));
-        planned.into_iter().chain(again.map(Duration::from_millis)).min()
+        let sync = self.clock.awaits_synchronisation().then_some(SYNC_LOOK_EVERY);
+        planned.into_iter().chain(again.map(Duration::from_millis)).chain(sync).min()
     }
 
     fn take(&mut self, message: Message) {
@@ -236,6 +245,8 @@ impl Host {
                 let at = crate::clock::monotonic().plus(SWEEP_AGAIN);
                 state.again.push((at, task, fence));
             }
+            // The turn that follows reads the clocks, and that is all there is to do.
+            Message::ClockSet => {}
             Message::Stop => state.stop = true,
         }
     }
@@ -373,6 +384,14 @@ impl Host {
     }
 }
 
+/// The step, as the engine is told it.
+fn stepped(step: Step) -> Input {
+    let Step { from, to } = step;
+    let (word, by) = if from < to { ("forward", to.since(from)) } else { ("back", from.since(to)) };
+    tracing::warn!("the wall clock was put {word} by {} and shows {}", span(by), rfc3339(to));
+    Input::ClockStepped { from, to }
+}
+
 /// All who could send are gone.
 struct Gone;
 
@@ -388,10 +407,14 @@ impl Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Belief;
     use crate::engine::Start;
     use crate::journal::{self, Options};
+    use crate::kernel::ids::Timestamp;
     use crate::kernel::rules::Rules;
     use std::sync::mpsc::sync_channel;
+
+    const BELIEVED: Belief = Belief { plausible_since: Timestamp(0), synchronised: None };
 
     #[test]
     fn a_turn_takes_512_inputs_and_leaves_the_rest_for_the_next() {
@@ -400,7 +423,7 @@ mod tests {
         let machine = journal::Host { machine_id: [0; 16], boot_id: [0; 16], random: 1 };
         let (mut engine, _) =
             Engine::open(disk, Options::default(), machine, Rules::default()).unwrap();
-        let mut clock = Clock::resume(engine.state().head(), "boot", Millis(0));
+        let mut clock = Clock::resume(engine.state().head(), "boot", Millis(0), BELIEVED);
         let start = Start {
             version: "1".into(),
             boot_id: "boot".into(),

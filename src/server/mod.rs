@@ -42,6 +42,7 @@ mod stall;
 mod status;
 mod submission;
 mod tasks;
+mod timekeeping;
 mod types;
 mod views;
 mod watches;

@@ -14,8 +14,8 @@ use super::rules::{journal_options, rules_from};
 use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
-use super::{claims, data_dir, deaths, http, lifeline};
-use crate::clock::{self, Clock};
+use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
+use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
 use crate::engine::{Engine, Output, Start};
 use crate::journal::{self, JournalError, RealDisk};
@@ -226,6 +226,13 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         let elsewhere = recovery.adopted.then_some(Reason::HostRebooted);
         elsewhere.or_else(|| deaths::verdict(worker, &run_dir, &boot_id))
     };
+    let grace = config.worker.suspect_after;
+    let belief = Belief {
+        plausible_since: engine.rules().plausible_since,
+        synchronised: config.clock.wait_for_sync.then_some(process::clock_is_synchronised),
+    };
+    let mut clock = Clock::resume(engine.state().head(), &boot_id, grace, belief);
+    let now = clock.now();
     let workers = engine.state().workers();
     let dead = workers.filter_map(|worker| Some((worker.id, verdict(worker)?)));
     let wanted = schedules::specs(config);
@@ -233,15 +240,12 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     let start = Start {
         version: env!("CARGO_PKG_VERSION").into(),
         boot_id: boot_id.as_str().into(),
-        boot_clock: clock::read().boot,
+        boot_clock: clock.boot(),
         skipped_ahead: recovery.skipped_ahead,
         dead: dead.collect(),
-        stepped: None,
+        stepped: clock.take_step().map(|step| (step.from, step.to)),
         schedules: Some(wanted.clone()),
     };
-    let grace = config.worker.suspect_after;
-    let mut clock = Clock::resume(engine.state().head(), &boot_id, grace);
-    let now = clock.now();
     let outputs = engine.start(start, now)?;
     let workers = engine.state().workers();
     let workers = workers.map(|worker| (worker.id, worker.registration.clone())).collect();
@@ -340,6 +344,7 @@ async fn serve(
         let reloading = Reloading { running, taken, app, logs_max, done };
         tokio::spawn(reloading.run(orders.hangup));
     }
+    tokio::spawn(timekeeping::tell_of_steps(hand.clone()));
     tracing::info!("serving on {}", config.socket.display());
     let house = Arc::clone(&app);
     let serving = http::serve(listener, app, room_for_connections(), closing);

@@ -3,7 +3,7 @@
 use super::app::{Answered, App, ok};
 use super::host::Facts;
 use super::problems::invalid;
-use crate::api::{Attention, NextFire, StatusView};
+use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
 use crate::journal::{Recovery, Stats, TailClass};
 use crate::kernel::event::Standing;
@@ -105,6 +105,7 @@ struct Look {
     journal: Stats,
     attention: Vec<Attention>,
     image: Option<Image>,
+    clock: ClockView,
 }
 
 /// Figures of workers and waiting tasks.
@@ -128,7 +129,7 @@ pub(crate) async fn status(
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let look = app.hand.read(move |facts| look(facts, with_image, uptime))?.await?;
     let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
-    let Look { journal, mut attention, image, .. } = look;
+    let Look { journal, mut attention, image, clock, .. } = look;
     let (taken, max) = state_bytes;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
@@ -175,6 +176,7 @@ pub(crate) async fn status(
         disk_free,
         recovery: about.recovery.line.clone(),
         config_reload_ok: app.house.config_is_ok(),
+        clock,
         digest,
     }))
 }
@@ -190,6 +192,7 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let state_bytes = (state.bytes(), facts.engine.rules().max_state);
     let mut attention = of_the_tasks(state, figures, facts.now.wall, uptime);
     attention.extend(of_the_bounds(state_bytes, facts.engine.archive_trouble()));
+    attention.extend(of_the_clock(facts));
     attention.extend(super::schedules::points(facts));
     let next = state.next_schedule(facts.now.doubtful);
     Look {
@@ -202,7 +205,28 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
         journal: facts.engine.journal().stats(),
         attention,
         image: with_image.then(|| state.image()),
+        clock: ClockView {
+            held: facts.now.doubtful,
+            steps: state.head().steps.unwrap_or(0),
+            last_step: state
+                .head()
+                .last_step
+                .map(|step| StepView { from: rfc3339(step.from), to: rfc3339(step.to) }),
+        },
     }
+}
+
+/// A wall clock that cannot be believed: what waits for it waits.
+fn of_the_clock(facts: &Facts<'_>) -> Option<Attention> {
+    let (now, since) = (facts.now.wall, facts.engine.rules().plausible_since);
+    let why = if now < since {
+        format!("it shows {}, before this version was made", rfc3339(now))
+    } else {
+        "nothing keeps it right yet, and `clock.wait_for_sync` is set".to_owned()
+    };
+    let what = format!("the wall clock is not believed, and schedules by the calendar wait: {why}");
+    let commands = ["date".to_owned(), "timedatectl".to_owned()];
+    facts.now.doubtful.then(|| point(false, what, &commands))
 }
 
 fn figures(state: &State, facts: &Facts<'_>) -> Figures {
@@ -303,7 +327,7 @@ fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention
         let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let since = span(now.since(order.at));
         let what =
-            format!("type {kind} is paused since {since} by {}, {}{why}", order.by, due_wait(due));
+            format!("type {kind} is paused for {since} by {}, {}{why}", order.by, due_wait(due));
         point(false, what, &[format!("midwatch type resume {kind}")])
     })
 }

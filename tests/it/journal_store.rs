@@ -9,15 +9,16 @@ use midwatch::engine::{digest, for_each_record, hex};
 use midwatch::journal::segment::HEADER_BYTES;
 use midwatch::journal::{FrameAt, Host, Options, Place, RealDisk, Record, Visitor};
 use midwatch::journal::{replay, salvage, scan};
-use midwatch::kernel::event::{Actor, Registration, Standing};
+use midwatch::kernel::event::{Actor, Event, Registration, Released, Stamp, Standing};
 use midwatch::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
 use midwatch::kernel::ids::{ProcessId, Seq, WorkerId};
 use midwatch::kernel::rules::Rules;
+use midwatch::kernel::schedule::{Fold, From, Gap, Origin, Overlap, Plan, ScheduleSpec};
 use midwatch::kernel::status::{Outcome, Reason};
-use midwatch::kernel::task::{Progress, SecretHash, TaskSpec, Usage};
+use midwatch::kernel::task::{After, Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
-    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, TypeAct,
+    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, ScheduleAct, TypeAct,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -291,6 +292,52 @@ impl Bench {
         self.on_type(TypeAct::Pause { reason: None });
         self.on_type(TypeAct::Resume);
         self.on_type(TypeAct::Pause { reason: Some("the upstream is down".into()) });
+        let kinds = vec!["fetch".into(), "fold".into()];
+        self.ask_one(Command::Offer { worker, kinds, slots: 4 });
+    }
+
+    /// Schedules that were set, fired, skipped, paused, resumed and removed; tasks that wait for
+    /// others; a clock that was put forward and back.
+    pub(crate) fn schedule(&mut self) {
+        let spec = ScheduleSpec {
+            payload: r#"{"source":"orders"}"#.into(),
+            zone: "America/New_York".into(),
+            gap: Some(Gap::Skip),
+            fold: Some(Fold::Both),
+            overlap: Overlap::Queue,
+            max_retry: Some(2),
+            timeout: Some(Millis::secs(60)),
+            ..ScheduleSpec::new("fetch", Plan::Cron("30 2 * * *".into()))
+        };
+        self.on_schedule("nightly", set(spec.clone()));
+        let every = Plan::Every(Millis::secs(3600), From::End);
+        self.on_schedule("poll", set(ScheduleSpec::new("fetch", every)));
+        let once = Plan::Once(self.now.wall.after(Millis::secs(7_200)));
+        self.on_schedule("once", set(ScheduleSpec::new("fetch", once)));
+        self.on_schedule("boot", set(ScheduleSpec::new("fetch", Plan::Boot)));
+        self.on_schedule("nightly", ScheduleAct::Trigger { by: Actor::User(1000) });
+        self.on_schedule("nightly", ScheduleAct::Trigger { by: Actor::User(1000) });
+        self.wait(Millis::secs(5 * 24 * 3600));
+        self.submit("[]");
+        let from = self.now.wall;
+        self.now.wall = from.after(Millis::secs(400 * 24 * 3600));
+        self.step(Input::ClockStepped { from, to: self.now.wall });
+        let (far, back) = (self.now.wall, from.after(Millis::secs(60)));
+        self.now.wall = back;
+        self.step(Input::ClockStepped { from: far, to: back });
+        self.wait(Millis::secs(24 * 3600));
+        let first = self.submit("[]");
+        let after = After { tasks: vec![first], any: true };
+        self.submit_spec(TaskSpec { after: Some(after), ..TaskSpec::new("fetch", "[]") });
+        self.on_schedule("poll", ScheduleAct::Pause { reason: Some("rest".into()) });
+        self.on_schedule("once", ScheduleAct::Pause { reason: None });
+        self.on_schedule("poll", ScheduleAct::Resume);
+        self.on_schedule("boot", ScheduleAct::Remove { origin: Origin::Runtime });
+        self.on_schedule("nightly", set(ScheduleSpec { priority: 7, ..spec }));
+    }
+
+    fn on_schedule(&mut self, name: &str, act: ScheduleAct) {
+        self.ask_one(Command::ActOnSchedule { name: name.into(), act });
     }
 
     fn on_type(&mut self, act: TypeAct) {
@@ -323,6 +370,10 @@ impl Bench {
     }
 }
 
+fn set(spec: ScheduleSpec) -> ScheduleAct {
+    ScheduleAct::Set { spec: Box::new(spec), origin: Origin::Runtime, replace: true }
+}
+
 /// Prints a vector of each kind, the one with the longest body.
 pub(crate) fn print_vectors() {
     struct Bodies(std::collections::BTreeMap<u16, (u64, Vec<u8>)>);
@@ -345,6 +396,7 @@ pub(crate) fn print_vectors() {
     bench.full_history();
     bench.forget_two();
     bench.order_types();
+    bench.schedule();
     bench.close();
     let disk = RealDisk::open(bench.path()).unwrap();
     let report = scan(&disk, &mut bodies).unwrap();
@@ -360,12 +412,25 @@ pub(crate) fn print_vectors() {
     let mut rebuild = Rebuild::default();
     replay(&disk, last, &mut rebuild).unwrap();
     for_each_record::<()>(&rebuild.finish().image(), |kind, body| {
-        if kind == codec::KIND_TYPE {
+        if matches!(kind, codec::KIND_TYPE | codec::KIND_SCHEDULE) {
             bodies.take(last, Record { kind, ignorable: false, body });
         }
         Ok(())
     })
     .unwrap();
+    if !bodies.0.contains_key(&25) {
+        let mut body = Vec::new();
+        let stamp = Stamp {
+            seq: Seq(last),
+            wall: Timestamp(1_773_454_200_000),
+            life: LifeTime(90_000),
+            service: ServiceTime(80_000),
+            by: Actor::Trigger("hook deploy".into()),
+        };
+        let released = Released { task: TaskId(9), of: TaskId(8) };
+        codec::encode(&stamp, &Event::Released(released), &mut body);
+        bodies.take(last, Record { kind: 25, ignorable: false, body: &body });
+    }
     for (kind, (seq, body)) in bodies.0 {
         let seq = Seq(seq);
         let line = match codec::decode(seq, kind, &body) {

@@ -33,6 +33,7 @@ mod spec_limits;
 mod spec_reader;
 mod spec_records;
 mod spec_states;
+mod spec_time;
 mod supervision;
 mod tidy;
 mod worker;

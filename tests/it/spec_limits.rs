@@ -21,6 +21,7 @@ const BOUNDS: &[(&str, usize)] = bounds![
     RATE_COUNT_MAX,
     MAX_RUNNING_MAX,
     REASON_BYTES_MAX,
+    CRON_BYTES_MAX,
     BODY_BYTES_MAX,
     BULK_BODY_BYTES_MAX,
     CONNECTIONS_MAX,
@@ -33,6 +34,11 @@ const BOUNDS: &[(&str, usize)] = bounds![
     ARCHIVED_AT_ONCE_MAX,
     LIST_PAGE_MAX,
     LIST_VISITED_MAX,
+    SCHEDULES_MAX,
+    DECIDED_KEPT,
+    FIRES_QUEUED_MAX,
+    AHEAD_MAX,
+    PLANNED_PER_RECORD_MAX,
 ];
 
 fn rows() -> Vec<Vec<String>> {

@@ -50,6 +50,7 @@ fn a_second_reader_prints_every_kind_and_every_field() {
     bench.full_history();
     bench.forget_two();
     bench.order_types();
+    bench.schedule();
     bench.close();
     compare(&bench);
 }

@@ -47,6 +47,21 @@ const MAPS: &[(&str, &str)] = &[
     ("usage", "Usage"),
     ("checkpoint", "Checkpoint"),
     ("lease", "Lease"),
+    ("clock_stepped", "ClockStepped"),
+    ("schedule_set", "ScheduleSet"),
+    ("schedule_removed", "ScheduleRemoved"),
+    ("schedule_paused", "SchedulePaused"),
+    ("schedule_resumed", "ScheduleResumed"),
+    ("fired", "Fired"),
+    ("released", "Released"),
+    ("jump", "Jump"),
+    ("passed", "Passed"),
+    ("scheduled", "Scheduled"),
+    ("schedule-spec", "ScheduleSpec"),
+    ("after", "After"),
+    ("schedule", "Schedule"),
+    ("counts", "Counts"),
+    ("decided", "Decided"),
 ];
 
 /// Rust's names for what the documents call otherwise.
@@ -73,6 +88,14 @@ const TYPES: &[(&str, &str)] = &[
     ("Standing", "standing"),
     ("Act", "act"),
     ("Per", "per"),
+    ("bool", "bool"),
+    ("Plan", "plan"),
+    ("From", "from"),
+    ("Overlap", "overlap"),
+    ("Gap", "gap"),
+    ("Fold", "fold"),
+    ("Origin", "origin"),
+    ("Passing", "passing"),
 ];
 
 /// One key of a map: its name, its type, and whether it may be absent.
@@ -129,7 +152,7 @@ pub(crate) fn documented() -> BTreeMap<String, Keys> {
 /// The structs that are written as maps, read from the sources.
 fn in_code() -> BTreeMap<String, Keys> {
     let mut found = BTreeMap::new();
-    for file in ["event.rs", "ids.rs", "state.rs", "task.rs", "task_type.rs"] {
+    for file in ["event.rs", "ids.rs", "schedule.rs", "state.rs", "task.rs", "task_type.rs"] {
         let text = fs::read_to_string(format!("src/kernel/{file}")).unwrap();
         for part in text.split("#[cbor(map)]\npub struct ").skip(1) {
             let (name, rest) = part.split_once(" {\n").unwrap();
@@ -158,6 +181,7 @@ fn fields(owner: &str, body: &str) -> Keys {
             ("Head", "seq") => "last_seq",
             ("Worker", "id") => "worker",
             ("Task", "id") => "task",
+            (owner, "name") if owner.starts_with("Schedule") => "schedule",
             (_, "kind") => "type",
             (_, "kinds") => "types",
             (_, name) => name,
@@ -308,6 +332,7 @@ fn the_table_of_kinds_is_the_codecs() {
 #[test]
 fn every_word_has_the_number_that_the_page_gives() {
     use midwatch::kernel::event::{Act, Standing};
+    use midwatch::kernel::schedule::{Fold, From, Gap, Origin, Overlap, Passing};
     use midwatch::kernel::status::{Outcome, Reason, Status, Stop};
     use midwatch::kernel::task_type::Per;
 
@@ -337,6 +362,12 @@ fn every_word_has_the_number_that_the_page_gives() {
     words("standing", Standing::word);
     words("act", Act::word);
     words("per", Per::word);
+    words("from", From::word);
+    words("overlap", Overlap::word);
+    words("gap", Gap::word);
+    words("fold", Fold::word);
+    words("origin", Origin::word);
+    words("passing", Passing::word);
 }
 
 /// Prints the vectors anew, when a field was added: paste them into the page.

@@ -351,7 +351,7 @@ fn a_crontab_is_taken_over_and_the_same_again_changes_nothing() {
              4  cron-my-up-16cf5ae8      would be set  @reboot    up
         --- stderr
         line 2: MAILTO: nothing is mailed; what a run prints is kept, see `midwatch log`
-        error: line 5: `61 * * * *`: Component error: Number out of bounds.
+        error: line 5: `61 * * * *`: minute: 61 is not within 0-59
     "#]]
     .assert_eq(&dry.to_string());
     let json = samples::play_words(

@@ -99,24 +99,28 @@ fn schedule_spec_object(form: Form, spec: &ScheduleSpec) -> Object {
         max_retry,
         timeout,
     } = spec;
-    let object =
-        Object::of(form).put("type", &**kind).json("payload", payload).put("priority", *priority);
-    match plan {
-        Plan::Cron(cron) => object.put("cron", &**cron),
-        Plan::Every(span, from) => object.put("every", span.0).put("from", from.word()),
-        Plan::Once(at) => object.instant("at", *at),
-        Plan::Boot => object.put("boot", true),
-    }
-    .put("timezone", &**zone)
-    .maybe("dst_gap", gap.map(Gap::word))
-    .maybe("dst_fold", fold.map(Fold::word))
-    .put("jitter", jitter.0)
-    .put("misfire_grace", misfire_grace.0)
-    .put("coalesce", *coalesce)
-    .put("max_instances", *max_instances)
-    .put("overlap", overlap.word())
-    .maybe("max_retry", *max_retry)
-    .maybe("timeout", timeout.map(|timeout| timeout.0))
+    let when = Object::default();
+    let plan = match plan {
+        Plan::Cron(cron) => when.put("cron", &**cron),
+        Plan::Every(span, from) => when.put("every", span.0).put("from", from.word()),
+        Plan::Once(at) => when.instant("once", *at),
+        Plan::Boot => when.put("boot", true),
+    };
+    Object::of(form)
+        .put("type", &**kind)
+        .json("payload", payload)
+        .put("priority", *priority)
+        .object("plan", plan)
+        .put("zone", &**zone)
+        .maybe("gap", gap.map(Gap::word))
+        .maybe("fold", fold.map(Fold::word))
+        .put("jitter", jitter.0)
+        .put("misfire_grace", misfire_grace.0)
+        .put("coalesce", *coalesce)
+        .put("max_instances", *max_instances)
+        .put("overlap", overlap.word())
+        .maybe("max_retry", *max_retry)
+        .maybe("timeout", timeout.map(|timeout| timeout.0))
 }
 
 pub(super) fn schedule_fields(line: Object, schedule: &Schedule) -> Object {

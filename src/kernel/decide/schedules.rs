@@ -216,7 +216,7 @@ impl<'a> Ask<'a> {
 
     fn has_room(self, schedule: &Schedule) -> bool {
         let max = usize::try_from(schedule.spec.max_instances).unwrap_or(usize::MAX);
-        self.state.live(&schedule.name).take(max).count() < max
+        self.state.live_count(&schedule.name) < max
     }
 
     /// A run for one planned time: made at once, or waiting until there is room for it.
@@ -424,8 +424,9 @@ impl<'a> Walk<'a> {
             more: None,
         };
         self.before_last = None;
+        let max = u64::try_from(PLANNED_PER_RECORD_MAX).unwrap_or(u64::MAX);
         while let Some(at) = self.at.filter(|at| *at < end)
-            && taken.count < PLANNED_PER_RECORD_MAX
+            && taken.count < max
         {
             if 0 < taken.count {
                 self.before_last = Some(taken.last);
