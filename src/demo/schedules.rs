@@ -5,14 +5,14 @@ use super::DemoError;
 use super::house::{House, utf8, write_files};
 use super::proof::Finding;
 use super::tell::{Tell, Tone};
-use crate::api::{DecisionView, ScheduleView};
+use crate::api::{DecisionView, ScheduleActed, ScheduleView};
 use crate::engine::codec;
 use crate::journal::{Place, RealDisk, Record, Visitor, scan};
 use crate::kernel::event::Event;
 use crate::kernel::ids::{Seq, Timestamp};
 use crate::kernel::schedule::{Passed, Passing};
 use crate::units::{Zone, parse_rfc3339, span};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -60,11 +60,15 @@ impl<'a, 'b> Story<'a, 'b> {
     /// Tells it from beginning to end; returns whether everything held.
     pub(super) fn run(mut self) -> Result<bool, DemoError> {
         self.prologue()?;
-        let before = self.until(|bell| RUNS <= bell.counts.fired && 2 <= bell.counts.skipped)?;
-        self.be_away()?;
-        let fired = before.counts.fired + RUNS;
-        let after = self.until(|bell| 2 <= bell.counts.coalesced && fired <= bell.counts.fired)?;
-        let findings = self.account(&after)?;
+        let mut bell = self.until(|bell| RUNS <= bell.counts.fired && 2 <= bell.counts.skipped)?;
+        // Who goes while the bell rings finds its seconds skipped: then it goes once more.
+        while bell.counts.coalesced < 2 {
+            self.until(|bell| bell.running.is_empty())?;
+            self.be_away()?;
+            let fired = bell.counts.fired + RUNS;
+            bell = self.until(|bell| fired <= bell.counts.fired)?;
+        }
+        let findings = self.account(&bell)?;
         self.epilogue(&findings)
     }
 
@@ -121,15 +125,18 @@ impl<'a, 'b> Story<'a, 'b> {
         let clock =
             |at: &str| parse_rfc3339(at).map_or_else(|_| at.to_owned(), |at| Zone::Utc.time(at));
         let (first, last) = (clock(&decision.first.at), clock(&decision.last.at));
-        match decision.outcome.as_str() {
-            "fired" => self.tell.event(Tone::Plain, &format_args!("{last}  fired, task {task}")),
+        let (outcome, count) = (decision.outcome.as_str(), decision.count);
+        // Those behind the ones that were told already.
+        let several = 1 < count - known;
+        let when = if several { format!("{first} to {last}") } else { last };
+        match outcome {
+            "fired" => self.tell.event(Tone::Plain, &format_args!("{when}  fired, task {task}")),
             "skipped" => {
-                let words = format_args!("{last}  skipped: task {task} is not over");
+                let words = format_args!("{when}  skipped: task {task} is not over");
                 self.tell.event(Tone::Bad, &words)
             }
-            outcome => {
-                let count = decision.count;
-                let words = format_args!("{first} to {last}  {count} {outcome} into task {task}");
+            _ => {
+                let words = format_args!("{when}  {count} {outcome} into task {task}");
                 self.tell.event(Tone::Good, &words)
             }
         }
@@ -153,6 +160,7 @@ impl<'a, 'b> Story<'a, 'b> {
         for line in words.lines() {
             self.tell.line(Tone::Plain, &format_args!("  {line}").to_string().trim_end())?;
         }
+        self.silence()?;
         let end = self.house.stop()?;
         let rung = self.house.read("rung");
         let passed = read(&self.house.dir().join("data"))?;
@@ -166,6 +174,14 @@ impl<'a, 'b> Story<'a, 'b> {
         ];
         findings.extend(check(&passed, &rung));
         Ok(findings)
+    }
+
+    /// No more bells; the last one rings out.
+    fn silence(&mut self) -> Result<(), DemoError> {
+        let paused: Result<ScheduleActed, _> =
+            self.house.client().post("/v1/schedules/bell/pause", &serde_json::json!({}));
+        paused.map_err(|error| DemoError::new("pause its schedule", &error))?;
+        self.until(|bell| bell.running.is_empty()).map(drop)
     }
 
     fn epilogue(&mut self, findings: &[Finding]) -> Result<bool, DemoError> {
@@ -209,7 +225,7 @@ impl Visitor for Reader {
 }
 
 /// Every second from the first to the last was decided once, and the bell rang for those that were
-/// fired and no other.
+/// fired and for no other.
 fn check(passed: &[Passed], rung: &str) -> [Finding; 2] {
     let mut seconds: BTreeMap<Timestamp, (u32, Passing)> = BTreeMap::new();
     for Passed { first, last, passing, .. } in passed {
@@ -228,9 +244,10 @@ fn check(passed: &[Passed], rung: &str) -> [Finding; 2] {
     let all = usize::try_from(stretch.0 / 1000).unwrap_or(0) + 1;
     let once = seconds.values().all(|(times, _)| *times == 1);
     let each = once && seconds.len() == all && fired + coalesced + skipped == all;
-    let heard: Vec<_> = rung.lines().filter_map(|line| parse_rfc3339(line).ok()).collect();
+    // Who is told to go in the middle of a run does it again.
+    let heard: BTreeSet<_> = rung.lines().filter_map(|line| parse_rfc3339(line).ok()).collect();
     let meant = seconds.iter().filter(|(_, (_, passing))| *passing == Passing::Fired);
-    let meant: Vec<_> = meant.map(|(at, _)| *at).collect();
+    let meant: BTreeSet<_> = meant.map(|(at, _)| *at).collect();
     let shown = span(stretch);
     [
         Finding::new(
@@ -242,7 +259,7 @@ fn check(passed: &[Passed], rung: &str) -> [Finding; 2] {
         ),
         Finding::new(
             heard == meant,
-            format!("the bell rang {} times, once for each second that was fired", heard.len()),
+            format!("the bell rang for {} seconds, those that were fired", heard.len()),
         ),
     ]
 }

@@ -111,7 +111,7 @@ fn one_schedule_accounts_for_its_planned_times() {
           waiting     the run of 2026-03-14T02:00:00.000Z, until a running one ends
           success     2026-03-09 09:50:00Z  (4 d ago)
           failures    2 runs since ended otherwise
-          policy      one run for all missed up to 1h late; at most 1 at once, else skip
+          policy      one run for all missed up to 1h late; 1 at once, else skip
           counts      fired 12, coalesced 3, skipped 1, missed 0
           task        fetch_data, priority 100, 2 retries
           payload     {"source":"orders"}
