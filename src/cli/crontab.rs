@@ -131,12 +131,12 @@ fn about(name: &str, value: &str) -> Option<String> {
 
 /// `NAME = value`, either of them in quotes.
 fn variable(text: &str) -> Option<(String, String)> {
-    let (name, rest) = match text.chars().next()? {
-        quote @ ('"' | '\'') => text.get(1..)?.split_once(quote)?,
-        _ => {
-            let end = text.find(|c: char| c == '=' || c.is_whitespace())?;
-            text.split_at_checked(end)?
-        }
+    let quote = text.chars().next().filter(|first| matches!(first, '"' | '\''));
+    let (name, rest) = if let Some(quote) = quote {
+        text.get(1..)?.split_once(quote)?
+    } else {
+        let end = text.find(|c: char| c == '=' || c.is_whitespace())?;
+        text.split_at_checked(end)?
     };
     let value = rest.trim_start().strip_prefix('=')?.trim();
     let quoted = ['"', '\'']

@@ -151,7 +151,7 @@ fn read_type<'t>(
 /// Exactly one of `cron`, `every` and `at`.
 fn read_plan<'t>(reader: &mut Reader<'t>, table: &Table<'t>, offset: usize) -> Option<Plan> {
     let ways: Vec<_> = ["cron", "every", "at"].into_iter().filter(|key| table.has(key)).collect();
-    if let [] = ways.as_slice() {
+    if ways.is_empty() {
         let fault = Fault::new(format!("`{}` is missing, or `every`, or `at`", table.name("cron")))
             .with_help("say when it runs: cron = \"30 2 * * *\", every = \"5m\", or a date in at");
         reader.fault(offset, fault);

@@ -93,6 +93,15 @@ impl House {
         }
     }
 
+    /// Lets `span` pass while there is no daemon.
+    pub(super) fn rest(span: Duration) -> Result<(), DemoError> {
+        let timeout = Timespec::try_from(span).ok();
+        match poll(&mut [], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(DemoError::new("rest", &error)),
+        }
+    }
+
     fn until_end(&self, span: Duration) -> io::Result<()> {
         let timeout = Timespec::try_from(span).ok();
         match poll(&mut [PollFd::new(&self.end, PollFlags::IN)], timeout.as_ref()) {

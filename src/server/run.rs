@@ -328,8 +328,8 @@ async fn serve(
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
-    let core = (opened.engine, opened.clock);
-    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
+    let core = (opened.engine, opened.clock, opened.arranging);
+    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
