@@ -122,3 +122,6 @@ pub const AHEAD_MAX: usize = 10_000;
 
 /// Tasks that one task may wait for.
 pub const AFTER_MAX: usize = 100;
+
+/// Tasks that are decided in one step when the task they wait for ended; more follow in the next.
+pub const SETTLED_PER_STEP_MAX: usize = 256;

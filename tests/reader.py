@@ -136,7 +136,7 @@ MAPS = {
     "snapshot_type": "type paused:order max_running rate:rate limited:order dispatched",
     "order": "by:actor at:wall reason",
     "extra": "key retry_of at:wall by:actor scheduled:scheduled after:after open",
-    "clock_stepped": "from:wall to:wall jump:jump reopens",
+    "clock_stepped": "from:wall to:wall jump:jump reopens first_set",
     "schedule_set": "schedule spec:schedule-spec origin:origin next:wall keeps",
     "schedule_removed": "schedule",
     "schedule_paused": "schedule reason",

@@ -1,6 +1,6 @@
-//! What one task costs while many wait, for `tools/cost.sh`: loads a backlog as NDJSON into a real
-//! engine on a real disk, then submits, leases and finishes one task at a time in `measured`, the
-//! one function whose instructions are counted.
+//! What one task costs while many wait, and one fire among many schedules, for `tools/cost.sh`: a
+//! real engine on a real disk is loaded, and then one thing at a time is done in a function whose
+//! name begins with `measured`, the only ones whose instructions are counted.
 
 use midwatch::api::SubmitRequest;
 use midwatch::engine::{Engine, Input, Output, Start, Ticket};
@@ -10,9 +10,10 @@ use midwatch::kernel::ids::{
     Fence, LifeTime, Millis, Moment, ProcessId, ServiceTime, TaskId, Timestamp, WorkerId,
 };
 use midwatch::kernel::rules::Rules;
+use midwatch::kernel::schedule::{Origin, Plan, ScheduleSpec};
 use midwatch::kernel::status::Outcome;
 use midwatch::kernel::task::{SecretHash, TaskSpec};
-use midwatch::kernel::{Answer, Command, EndReport, Proof};
+use midwatch::kernel::{Answer, Command, EndReport, Proof, ScheduleAct};
 use std::error::Error;
 
 const SECRET: SecretHash = SecretHash([7; 16]);
@@ -96,8 +97,54 @@ fn leased(answers: &[Answer]) -> Result<(TaskId, Fence), Box<dyn Error>> {
     }
 }
 
+/// Midnight of a Monday.
+const MONDAY: u64 = 1_795_996_800_000;
+
+const DAY: u64 = 86_400_000;
+
+/// One fire after the other, each of another schedule, each in a turn of its own.
+#[inline(never)]
+fn measured_fires(bench: &mut Bench) -> Result<(), Box<dyn Error>> {
+    for _ in 0..CYCLES {
+        let next = bench.engine.next_wake().wall.ok_or("no schedule has a next time")?;
+        bench.ms = next.0.max(bench.ms);
+        bench.ask(Vec::new())?;
+    }
+    Ok(())
+}
+
+/// Schedules spread over the seconds of a day.
+fn fires(bench: &mut Bench, schedules: u64) -> Result<(), Box<dyn Error>> {
+    bench.ms = MONDAY;
+    let second = |number: u64| number * 86_400 / schedules;
+    let acts = (0..schedules).map(|number| {
+        let at = second(number);
+        let cron = format!("{} {} {} * * *", at % 60, at / 60 % 60, at / 3600);
+        let spec = ScheduleSpec::new("job", Plan::Cron(cron.into()));
+        let act = ScheduleAct::Set {
+            spec: Box::new(ScheduleSpec { max_instances: 100_000, ..spec }),
+            origin: Origin::Runtime,
+            replace: false,
+        };
+        Command::ActOnSchedule { name: format!("s{number}").into(), act }
+    });
+    let acts: Vec<_> = acts.collect();
+    for piece in acts.chunks(500) {
+        bench.ask(piece.to_vec())?;
+    }
+    let before = bench.engine.state().task_count();
+    measured_fires(bench)?;
+    let fired = bench.engine.state().task_count() - before;
+    assert!(bench.ms < MONDAY + 2 * DAY * CYCLES && u64::try_from(fired)? == CYCLES, "{fired}");
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let waiting: u64 = std::env::args().nth(1).ok_or("usage: cost TASKS")?.parse()?;
+    let mut words = std::env::args().skip(1);
+    let first = words.next().ok_or("usage: cost TASKS | cost fires SCHEDULES")?;
+    let schedules = (first == "fires").then(|| words.next().ok_or("cost fires SCHEDULES"));
+    let schedules: Option<u64> = schedules.transpose()?.map(|number| number.parse()).transpose()?;
+    let waiting: u64 = if schedules.is_some() { 0 } else { first.parse()? };
     let dir = tempfile::tempdir()?;
     // Syncs are the kernel's work and the same for every backlog; snapshots are not asked for.
     let options = Options { fsync: Fsync::Never, ..Options::default() };
@@ -114,6 +161,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     engine.start(start, Moment::default())?;
     let mut bench = Bench { engine, ms: 1 };
+    if let Some(schedules) = schedules {
+        return fires(&mut bench, schedules);
+    }
     let numbers: Vec<u64> = (0..waiting).collect();
     for piece in numbers.chunks(1000) {
         let specs: Result<Vec<_>, _> = piece.iter().map(|number| spec(&line(*number))).collect();

@@ -2,7 +2,8 @@
 # What a daemon costs that has nothing to do: supervisor, engine and two idle workers with the
 # built-in config, watched from /proc.
 #
-#   tools/idle.sh [SECONDS]       default: 600; SETTLE=30 is what passes before the watch begins
+#   tools/idle.sh [SECONDS]       default: 600; SETTLE=30 is what passes before the watch begins;
+#                                 SCHEDULES=10000 gives it as many that do not fire meanwhile
 #
 # Wake-ups are voluntary context switches of all threads: each of them is a sleep that ended.
 # Bytes are what the processes handed to the file system for writing; syncs are those of commits.
@@ -13,6 +14,11 @@ cargo build --quiet --release --bin midwatch
 mkdir -p target/idle
 dir=$(realpath "$(mktemp -d target/idle/XXXXXX)")
 printf '[handlers.noop]\ncommand = ["/bin/true"]\n' > "$dir/midwatch.toml"
+later=$(($(date -u +%-j) + 30))
+day=$(date -u -d "$(date -u +%Y)-01-01 + $later days" +%-d) month=$(date -u -d "$(date -u +%Y)-01-01 + $later days" +%-m)
+for ((n = 0; n < ${SCHEDULES:-0}; n++)); do
+    printf '[schedules.s%d]\ntype = "noop"\ncron = "%d %d %d %d *"\n' "$n" $((n % 60)) $((n / 60 % 24)) "$day" "$month"
+done >> "$dir/midwatch.toml"
 chmod 600 "$dir/midwatch.toml"
 midwatch() { target/release/midwatch --config "$dir/midwatch.toml" --data-dir "$dir/data" "$@"; }
 target/release/midwatch --config "$dir/midwatch.toml" --data-dir "$dir/data" \

@@ -73,5 +73,12 @@ fn name(event: &Event) -> &'static str {
         Event::TypeResumed(_) => "type-resumed",
         Event::TypeLimited(_) => "type-limited",
         Event::Edited(_) => "edited",
+        Event::ClockStepped(_) => "clock-stepped",
+        Event::ScheduleSet(_) => "schedule-set",
+        Event::ScheduleRemoved(_) => "schedule-removed",
+        Event::SchedulePaused(_) => "schedule-paused",
+        Event::ScheduleResumed(_) => "schedule-resumed",
+        Event::Fired(_) => "fired",
+        Event::Released(_) => "released",
     }
 }

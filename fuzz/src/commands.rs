@@ -5,9 +5,9 @@ use crate::bytes::Bytes;
 use midwatch::engine::codec;
 use midwatch::kernel::event::{Actor, Event, Registration, Stamp, Standing, Started};
 use midwatch::kernel::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
-use midwatch::kernel::rules::{RetryPolicy, Rules};
+use midwatch::kernel::rules::{Reserve, RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
-use midwatch::kernel::task::{Progress, SecretHash, TaskSpec, Usage};
+use midwatch::kernel::task::{After, Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::task_type::{Per, Rate};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
@@ -30,6 +30,12 @@ const ORDER: u8 = 0x35;
 
 /// The byte that changes a task.
 const EDIT: u8 = 0x45;
+
+/// The byte that decides what waits for a task.
+const SETTLE: u8 = 0x55;
+
+/// The byte that makes a task which waits for others.
+const AFTER: u8 = 0x65;
 
 /// The kernel, and what its callers know.
 struct Bench {
@@ -90,6 +96,12 @@ fn rules(kind: u8) -> Rules {
     } else {
         RetryPolicy::Intervals(vec![Millis(3), Millis(0)])
     };
+    if kind & 8 != 0 {
+        rules.promote_after = Millis(5);
+    }
+    if kind & 16 != 0 {
+        rules.reserve = vec![Reserve { priority_max: 20, slots: 1 + u32::from(kind >> 5) }];
+    }
     rules
 }
 
@@ -109,6 +121,7 @@ impl Bench {
             boot_id: "boot".into(),
             boot_clock: Millis(0),
             next_task: TaskId(1),
+            jump: None,
         };
         bench.record(vec![Event::Started(started)], &Actor::Daemon);
         bench
@@ -162,7 +175,7 @@ impl Bench {
 
     fn record(&mut self, events: Vec<Event>, by: &Actor) {
         for event in events {
-            let Moment { wall, life, service, dice: _ } = self.now;
+            let Moment { wall, life, service, dice: _, doubtful: _ } = self.now;
             let stamp = Stamp { seq: self.state.next_seq(), wall, life, service, by: by.clone() };
             let mut body = Vec::new();
             codec::encode(&stamp, &event, &mut body);
@@ -195,6 +208,12 @@ impl Bench {
         }
         match what {
             ORDER => return Command::ActOnType { kind: kind(bytes).into(), act: order(bytes) },
+            SETTLE => return Command::Settle(self.task(bytes)),
+            AFTER => {
+                let tasks = (0..bytes.below(4)).map(|_| self.task(bytes)).collect();
+                let after = After { tasks, any: bytes.bit() };
+                return Command::Submit(TaskSpec { after: Some(after), ..spec(bytes) });
+            }
             EDIT => return Command::Edit { task: self.task(bytes), edit: edit(bytes) },
             _ => {}
         }
@@ -463,6 +482,28 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 &[FORGET, 2, 0, 1],
                 &[0, 32, 0, 1],
                 &acted(3),
+            ]),
+        ),
+        (
+            "waiting",
+            of(&[
+                &[24],
+                &register,
+                &submit,
+                &[AFTER, 1, 1, 1, 0, 0],
+                &[AFTER, 2, 1, 2, 0, 4, 0, 0],
+                &[AFTER, 1, 2, 1, 0, 0],
+                &pass,
+                &lease,
+                &acted(4),
+                &end(0),
+                &[0],
+                &[SETTLE, 1],
+                &lease,
+                &end(2),
+                &[0],
+                &[SETTLE, 2],
+                &[SETTLE, 1],
             ]),
         ),
         (

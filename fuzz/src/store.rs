@@ -35,7 +35,8 @@ pub(crate) fn written() -> &'static Written {
 }
 
 fn moment(ms: u64) -> Moment {
-    Moment { wall: Timestamp(1 << 40), life: LifeTime(ms), service: ServiceTime(ms), dice: ms }
+    let (life, service) = (LifeTime(ms), ServiceTime(ms));
+    Moment { wall: Timestamp(1 << 40), life, service, dice: ms, doubtful: false }
 }
 
 /// One life of a store: killed without a snapshot, killed with one, killed with two, closed.

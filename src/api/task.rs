@@ -34,6 +34,12 @@ pub struct SubmitRequest {
     /// Idempotency key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// Tasks that must end in SUCCESS before it runs; not together with `after_any`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<TaskId>,
+    /// Tasks that must end, in whatever way, before it runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after_any: Vec<TaskId>,
 }
 
 impl SubmitRequest {
@@ -48,6 +54,8 @@ impl SubmitRequest {
             max_retry: None,
             timeout: None,
             key: None,
+            after: Vec::new(),
+            after_any: Vec::new(),
         }
     }
 }
@@ -124,8 +132,14 @@ pub struct TaskView {
     pub retry_of: Option<TaskId>,
     /// The schedule it came from.
     pub schedule: Option<String>,
-    /// Tasks it waits for.
+    /// Tasks it waits for, or waited for.
     pub after: Option<Vec<TaskId>>,
+    /// Whether any end of theirs will do; null where it waits for none.
+    #[serde(default)]
+    pub after_any: Option<bool>,
+    /// Those of them that have not ended yet; null when there is none.
+    #[serde(default)]
+    pub waiting_for: Option<Vec<TaskId>>,
     /// What a person asked of it while it runs.
     pub stop_requested: Option<Stop>,
     /// The last progress its handler told.
@@ -352,15 +366,6 @@ pub struct StatusView {
     pub digest: Option<String>,
 }
 
-/// Which schedule fires next.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NextFire {
-    /// Its name.
-    pub schedule: String,
-    /// When.
-    pub at: String,
-}
-
 /// What is known of the wall clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockView {
@@ -379,6 +384,15 @@ pub struct StepView {
     pub from: String,
     /// What it showed.
     pub to: String,
+}
+
+/// Which schedule fires next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NextFire {
+    /// Its name.
+    pub schedule: String,
+    /// When.
+    pub at: String,
 }
 
 const fn yes() -> bool {

@@ -123,6 +123,8 @@ mod tests {
             retention.logs = "1GiB"                     # default
             # retention.archive is not set              # default
             retention.max_state = "256MiB"              # default
+            dispatch.promote_after = "15m"              # default
+            # dispatch.reserve is not set               # default
             log.level = "info"                          # default
             log.format = "text"                         # default
             # http.socket_group is not set              # default

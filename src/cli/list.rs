@@ -130,6 +130,7 @@ fn footer(list: &TaskList, args: &Args) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::TaskView;
     use crate::cli::samples;
     use expect_test::expect;
 
@@ -146,6 +147,26 @@ mod tests {
               88213  DEAD      fetch_data     100  6/6  8 min ago      connection refused
         "#]]
         .assert_eq(&samples::screen(&text));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_others_says_for_whom() {
+        let waiting = |id, of: &[u64]| TaskView {
+            waiting_for: Some(of.iter().copied().map(TaskId).collect()),
+            next_run_time: None,
+            ..samples::task(id, Status::Pending)
+        };
+        let list = TaskList {
+            tasks: vec![waiting(9, &[7]), waiting(8, &[1, 2, 3, 4, 5])],
+            ..samples::list()
+        };
+        expect![[r#"
+            screen
+              ID  STATUS   TYPE        PRI  TRY  NEXT / SINCE  NOTE
+               9  PENDING  fetch_data  100  0/6  not yet       after 7
+               8  PENDING  fetch_data  100  0/6  not yet       after 1, 2, 3 and 2 more
+        "#]]
+        .assert_eq(&samples::screen(&render(&list, &samples::view(Some(80)))));
     }
 
     #[test]

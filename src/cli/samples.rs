@@ -58,6 +58,8 @@ pub(crate) fn task(id: u64, status: Status) -> TaskView {
         retry_of: None,
         schedule: None,
         after: None,
+        after_any: None,
+        waiting_for: None,
         stop_requested: None,
         progress: None,
         usage: None,

@@ -52,6 +52,10 @@ fn held_up(task: &TaskView, session: &Session<'_>) -> Option<String> {
     if !matches!(task.status, Status::Pending | Status::Retrying) {
         return None;
     }
+    if let Some(open) = &task.waiting_for {
+        let (them, first) = (if open.len() == 1 { "a task" } else { "tasks" }, open.first()?);
+        return Some(format!("it waits for {them} to end: midwatch show {first}"));
+    }
     let kind = &task.kind;
     let known: TypeView = get(session.api, &types::path(kind)).ok()?;
     if let Some(order) = known.paused {
@@ -91,9 +95,7 @@ pub(crate) fn render(task: &TaskView, held_up: Option<String>, view: &View) -> S
     line("key", task.key.clone());
     line("retry of", task.retry_of.map(|id| id.to_string()));
     line("schedule", task.schedule.clone());
-    let ids =
-        |ids: &Vec<TaskId>| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    line("after", task.after.as_ref().map(ids));
+    line("after", task.after.as_ref().map(|after| dependencies(task, after)));
     line("used", task.usage.map(used));
     line("executor", executor(task, view));
     line("created", Some(view.absolute(&task.created_at)));
@@ -147,6 +149,18 @@ fn executor(task: &TaskView, view: &View) -> Option<String> {
     })
 }
 
+/// The tasks it waits or waited for, and what is still missing of them.
+fn dependencies(task: &TaskView, after: &[TaskId]) -> String {
+    let ids = |ids: &[TaskId]| ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let any = if task.after_any == Some(true) { ", however they end" } else { "" };
+    match task.waiting_for.as_deref() {
+        Some(open) if open.len() < after.len() => {
+            format!("{}{any}; still waits for {}", ids(after), ids(open))
+        }
+        _ => format!("{}{any}", ids(after)),
+    }
+}
+
 /// What the last attempt that ended used.
 fn used(usage: Usage) -> String {
     let (memory, cpu) = (units::bytes(usage.peak_memory), units::span(usage.cpu_ms));
@@ -159,6 +173,7 @@ fn next_steps(task: &TaskView) -> String {
     let third = match task.status {
         Status::Success | Status::Failed | Status::Dead | Status::Cancelled => "retry",
         Status::Paused => "resume",
+        Status::Pending if task.waiting_for.is_some() => "cancel",
         Status::Pending | Status::Retrying => "run-now",
         Status::Running | Status::Lost => "cancel",
     };
@@ -228,6 +243,7 @@ mod tests {
             timeout: Some("10m".to_owned()),
             schedule: Some("nightly".to_owned()),
             after: Some(vec![TaskId(1), TaskId(2)]),
+            after_any: Some(true),
             executor_id: Some(crate::kernel::ids::WorkerId(17)),
             lease_expire_time: Some("2026-03-14T02:50:00.000Z".to_owned()),
             lost_count: 2,
@@ -245,13 +261,41 @@ mod tests {
               timeout     10m
               key         orders-7
               schedule    nightly
-              after       1, 2
+              after       1, 2, however they end
               executor    worker 17, lease ends in 10 min unless renewed
               created     2026-03-14 02:10:00Z  (29 min ago)
               updated     2026-03-14 02:31:12Z  (8 min ago)
               midwatch history 7    midwatch log 7    midwatch cancel 7
         "#]]
         .assert_eq(&render(&task, None, &samples::view(None)));
+    }
+
+    #[test]
+    fn a_task_that_waits_for_others_names_them() {
+        let task = TaskView {
+            after: Some(vec![TaskId(1), TaskId(2)]),
+            after_any: Some(false),
+            waiting_for: Some(vec![TaskId(2)]),
+            next_run_time: None,
+            ..samples::task(7, Status::Pending)
+        };
+        let task = serde_json::to_string(&task).unwrap();
+        let played = samples::play("show 7", &[("GET /v1/tasks/7", task)]);
+        expect![[r#"
+            exit 0
+            --- stdout
+            task 7  fetch_data  PENDING
+              held up     it waits for a task to end: midwatch show 2
+              tries       0/6
+              payload     {"source":"orders","page_size":500}
+              priority    100
+              after       1, 2; still waits for 2
+              created     2026-03-14 02:10:00Z  (29 min ago)
+              updated     2026-03-14 02:31:12Z  (8 min ago)
+              midwatch history 7    midwatch log 7    midwatch cancel 7
+            --- stderr
+        "#]]
+        .assert_eq(&played.to_string());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! `midwatch submit`: one task; prints its id.
 
-use super::arguments::duration;
+use super::arguments::{duration, task_id};
 use super::connection::post;
 use super::failure::{Failure, exit};
 use super::session::{Format, Session};
 use super::{payload, wait};
 use crate::api::{SubmitRequest, Submitted};
-use crate::kernel::ids::Millis;
+use crate::kernel::ids::{Millis, TaskId};
 use crate::limits::PAYLOAD_BYTES_MAX;
 use crate::units;
 use serde_json::json;
@@ -47,6 +47,13 @@ pub(crate) struct Args {
     /// Submit once only: the same key again gives the same task
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
+    /// Not before these tasks have ended in SUCCESS; cancelled if one ends otherwise
+    #[arg(long, value_name = "ID", value_parser = task_id, num_args = 1.., value_delimiter = ',')]
+    after: Vec<TaskId>,
+    /// Not before these tasks have ended, in whatever way
+    #[arg(long, value_name = "ID", value_parser = task_id, num_args = 1.., value_delimiter = ',',
+          conflicts_with = "after")]
+    after_any: Vec<TaskId>,
     /// Wait for its end, and exit as it ended
     #[arg(long)]
     wait: bool,
@@ -95,6 +102,8 @@ fn request(args: &Args, session: &mut Session<'_>) -> Result<SubmitRequest, Fail
         max_retry: args.max_retry,
         timeout: args.timeout.map(units::format_duration),
         key: args.key.clone(),
+        after: args.after.clone(),
+        after_any: args.after_any.clone(),
     })
 }
 
@@ -148,6 +157,12 @@ mod tests {
         .assert_eq(&played.to_string());
         let asked = r#"POST /v1/tasks {"type":"t","delay":"1m30s"}"#;
         assert_eq!(samples::play("submit t --delay 90s", &[(asked, NEW.to_owned())]).code, 0);
+        let asked = r#"POST /v1/tasks {"type":"t","payload":1,"after":[3,4,5]}"#;
+        for words in ["submit t 1 --after 3 4 --after 5", "submit --after=3,4,5 t 1"] {
+            assert_eq!(samples::play(words, &[(asked, NEW.to_owned())]).code, 0, "{words}");
+        }
+        let asked = r#"POST /v1/tasks {"type":"t","after_any":[3]}"#;
+        assert_eq!(samples::play("submit t --after-any 3", &[(asked, NEW.to_owned())]).code, 0);
     }
 
     #[test]
@@ -185,6 +200,8 @@ mod tests {
             "submit t --delay 5",
             "submit t --at 25:00",
             "submit t --at 02:30 --delay 5s",
+            "submit t --after 3 --after-any 4",
+            "submit t --after x",
         ];
         for words in slips {
             let played = samples::play(words, &[]);

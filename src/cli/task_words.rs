@@ -2,6 +2,7 @@
 
 use super::session::View;
 use crate::api::{Progress, TaskView};
+use crate::kernel::ids::TaskId;
 use crate::kernel::status::{Status, Stop};
 use crate::units;
 
@@ -18,6 +19,7 @@ pub(crate) fn tries(task: &TaskView) -> String {
 /// When it runs next, since when it runs, or when it ended.
 pub(crate) fn when(task: &TaskView, view: &View) -> String {
     match task.status {
+        Status::Pending if task.waiting_for.is_some() => "not yet".to_owned(),
         Status::Pending | Status::Retrying => match &task.next_run_time {
             Some(next) => {
                 let next = view.relative(next);
@@ -39,6 +41,7 @@ pub(crate) fn note(task: &TaskView) -> String {
     if let Some(stop) = task.stop_requested {
         parts.push(stopping(stop).to_owned());
     }
+    parts.extend(task.waiting_for.as_deref().map(after));
     match task.status {
         Status::Running | Status::Paused => {
             parts.extend(task.progress.as_ref().map(progress));
@@ -55,6 +58,15 @@ pub(crate) fn note(task: &TaskView) -> String {
         parts.push(format!("again {old}"));
     }
     parts.join("; ")
+}
+
+/// The tasks it still waits for, the first of them by name.
+fn after(open: &[TaskId]) -> String {
+    let first: Vec<_> = open.iter().take(3).map(ToString::to_string).collect();
+    match open.len() - first.len() {
+        0 => format!("after {}", first.join(", ")),
+        more => format!("after {} and {more} more", first.join(", ")),
+    }
 }
 
 const fn stopping(stop: Stop) -> &'static str {

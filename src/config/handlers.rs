@@ -4,7 +4,7 @@ use super::exec::EXEC;
 use super::fault::Fault;
 use super::keys;
 use super::read::{
-    Reader, Table, absolute_path, any_text, boolean, duration, integer, list, size, text,
+    Reader, Table, absolute_path, any_text, boolean, duration, integer, list, signed, size, text,
 };
 use super::sections::read_retry;
 use super::{Handler, Limits, Retry};
@@ -146,7 +146,7 @@ fn read_limits<'t>(reader: &mut Reader<'t>, table: &Table<'t>, limits: &mut Limi
     reader.set(table, "open_files", &mut limits.open_files, files);
     let processes = |value: &DeValue<'_>| integer(1..=1 << 22)(value).map(Some);
     reader.set(table, "processes", &mut limits.processes, processes);
-    reader.set(table, "nice", &mut limits.nice, |value| nice(value).map(Some));
+    reader.set(table, "nice", &mut limits.nice, |value| signed(-20..=19)(value).map(Some));
 }
 
 /// Three or four octal digits, as `umask` prints them.
@@ -157,13 +157,6 @@ fn umask(value: &DeValue<'_>) -> Result<u32, String> {
         matches!(typed.len(), 3 | 4) && typed.bytes().all(|b| (b'0'..=b'7').contains(&b));
     let mask = u32::from_str_radix(typed, 8).ok().filter(|mask| is_octal && *mask <= 0o777);
     mask.ok_or_else(bad)
-}
-
-fn nice(value: &DeValue<'_>) -> Result<i32, String> {
-    let number = value.as_integer().filter(|integer| integer.radix() == 10);
-    let number = number.and_then(|integer| integer.as_str().parse().ok());
-    let number = number.filter(|number| (-20..=19).contains(number));
-    number.ok_or_else(|| " must be a whole number from -20 to 19".to_owned())
 }
 
 fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {

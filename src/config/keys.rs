@@ -42,11 +42,11 @@ pub(super) const TOP: &[Key] = &[
     now("worker"),
     now("retry"),
     now("retention"),
+    now("dispatch"),
     now("log"),
     now("http"),
     now("handlers"),
     now("clock"),
-    later("dispatch"),
     now("schedules"),
     later("hooks"),
     later("inbox"),
@@ -83,6 +83,8 @@ pub(super) const RETENTION: &[Key] = &[
     fixed("archive"),
     now("max_state"),
 ];
+
+pub(super) const DISPATCH: &[Key] = &[now("promote_after"), now("reserve")];
 
 pub(super) const LOG: &[Key] = &[
     now("level"),
@@ -157,6 +159,7 @@ pub const KEYS: &[Section] = &[
     Section { path: "worker", keys: WORKER },
     Section { path: "retry", keys: RETRY },
     Section { path: "retention", keys: RETENTION },
+    Section { path: "dispatch", keys: DISPATCH },
     Section { path: "log", keys: LOG },
     Section { path: "http", keys: HTTP },
     Section { path: "clock", keys: CLOCK },

@@ -8,6 +8,7 @@
 //! This floor reads one file and no environment: the command line hands it what the flags and
 //! the environment said ([`Named`], [`Surroundings`]). It starts nothing and creates nothing.
 
+mod dispatch;
 mod exec;
 mod fault;
 mod handlers;
@@ -37,6 +38,7 @@ pub use show::{Effective, Origin};
 pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
+use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
@@ -59,6 +61,8 @@ pub struct Config {
     pub retry: Retry,
     /// `[retention]`.
     pub retention: Retention,
+    /// `[dispatch]`.
+    pub dispatch: Dispatch,
     /// `[log]`.
     pub log: Log,
     /// `[http]`.
@@ -156,6 +160,15 @@ pub struct Retention {
     pub archive: Option<PathBuf>,
     /// Bytes that all tasks together may take.
     pub max_state: u64,
+}
+
+/// `[dispatch]`: who goes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// How long a due task may wait before it goes out of turn; zero means for ever.
+    pub promote_after: Millis,
+    /// Slots that are kept free for urgent tasks.
+    pub reserve: Vec<Reserve>,
 }
 
 /// `[log]`: midwatch's own log.
@@ -298,6 +311,12 @@ impl Default for Retry {
             intervals: None,
             max_lost: 10,
         }
+    }
+}
+
+impl Default for Dispatch {
+    fn default() -> Self {
+        Self { promote_after: Millis::secs(900), reserve: Vec::new() }
     }
 }
 

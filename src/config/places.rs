@@ -73,8 +73,8 @@ impl Config {
             Some(path) => path,
             None => default_data_dir(around)?,
         };
-        let FileConfig { journal, worker, retry, retention, log, http, clock, .. } = read;
-        let FileConfig { handlers, schedules, .. } = read;
+        let FileConfig { journal, worker, retry, retention, dispatch, log, http, .. } = read;
+        let FileConfig { clock, handlers, schedules, .. } = read;
         if let Some(archive) = &retention.archive {
             check_archive(archive, &data_dir)?;
         }
@@ -86,6 +86,7 @@ impl Config {
             worker,
             retry,
             retention,
+            dispatch,
             log,
             http,
             clock,

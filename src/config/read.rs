@@ -148,7 +148,7 @@ fn unknown_key(typed: &str, place: &str, keys: &[Key]) -> Fault {
 }
 
 /// What kind of value somebody wrote, in words.
-fn kind(value: &DeValue<'_>) -> &'static str {
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "text",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -221,6 +221,17 @@ pub(super) fn integer(range: RangeInclusive<u32>) -> impl Fn(&DeValue<'_>) -> Re
         number
             .filter(|number| range.contains(number))
             .ok_or_else(|| format!(" must be from {min} to {max}, not {integer}"))
+    }
+}
+
+/// The same with a sign.
+pub(super) fn signed(range: RangeInclusive<i32>) -> impl Fn(&DeValue<'_>) -> Result<i32, Refusal> {
+    move |value| {
+        let number = value.as_integer().filter(|integer| integer.radix() == 10);
+        let number = number.and_then(|integer| integer.as_str().parse().ok());
+        let number = number.filter(|number| range.contains(number));
+        let (min, max) = (range.start(), range.end());
+        number.ok_or_else(|| format!(" must be a whole number from {min} to {max}"))
     }
 }
 

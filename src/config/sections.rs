@@ -1,5 +1,6 @@
 //! What the keys of the fixed tables mean, and their bounds.
 
+use super::dispatch::read_dispatch;
 use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
 use super::keys;
@@ -8,7 +9,8 @@ use super::read::{
 };
 use super::schedules::read_schedules;
 use super::{
-    Clock, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention, Retry, Worker,
+    Clock, Dispatch, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention,
+    Retry, Worker,
 };
 use super::{Handler, Origin};
 use crate::kernel::ids::Millis;
@@ -28,6 +30,7 @@ pub(super) struct FileConfig {
     pub(super) worker: Worker,
     pub(super) retry: Retry,
     pub(super) retention: Retention,
+    pub(super) dispatch: Dispatch,
     pub(super) log: Log,
     pub(super) http: Http,
     pub(super) clock: Clock,
@@ -80,6 +83,7 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
         read_retry(&mut reader, &table, &mut config.retry);
     }
     read_retention(&mut reader, &top, &mut config.retention);
+    read_dispatch(&mut reader, &top, &config.worker, &mut config.dispatch);
     read_log(&mut reader, &top, &mut config.log);
     read_http(&mut reader, &top, &mut config.http);
     read_clock(&mut reader, &top, &mut config.clock);

@@ -2,6 +2,7 @@
 
 use super::{Config, Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
+use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::{Fold, Gap, Plan, ScheduleSpec};
 use crate::units;
 use serde::Serialize;
@@ -85,6 +86,10 @@ impl Config {
         let archive = self.retention.archive.as_ref();
         values.put("retention.archive", archive.map(|path| text(path.display().to_string())));
         values.put("retention.max_state", size(self.retention.max_state));
+        values.put("dispatch.promote_after", duration(self.dispatch.promote_after));
+        let reserve = &self.dispatch.reserve;
+        let kept = (!reserve.is_empty()).then(|| list(reserve, |kept| kept_slots(*kept)));
+        values.put("dispatch.reserve", kept);
         values.put("log.level", text(self.log.level.word()));
         values.put("log.format", text(self.log.format.word()));
         values.put("http.socket_group", self.http.socket_group.as_ref().map(text));
@@ -259,6 +264,15 @@ fn size(size: u64) -> Value {
 
 fn number(number: u32) -> Value {
     Value::Integer(i64::from(number))
+}
+
+fn kept_slots(reserve: Reserve) -> Value {
+    let Reserve { priority_max, slots } = reserve;
+    let pairs = [
+        ("priority_max".to_owned(), Value::Integer(i64::from(priority_max))),
+        ("slots".to_owned(), number(slots)),
+    ];
+    Value::Table(pairs.into_iter().collect())
 }
 
 fn list<T>(items: &[T], one: impl Fn(&T) -> Value) -> Value {

@@ -310,6 +310,9 @@ keys = "3h"
 logs = "2MiB"
 archive = "/srv/ended.ndjson"
 max_state = "16MiB"
+[dispatch]
+promote_after = "5m"
+reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]
 "#;
 
 /// Every value with its origin, one a line.
@@ -356,6 +359,8 @@ fn every_key_of_a_full_file_arrives() {
         retention.logs = "2MiB"  # DIR/full.toml:54
         retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:55
         retention.max_state = "16MiB"  # DIR/full.toml:56
+        dispatch.promote_after = "5m"  # DIR/full.toml:58
+        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:59
         log.level = "debug"  # DIR/full.toml:22
         log.format = "json"  # DIR/full.toml:23
         http.socket_group = "midwatch"  # DIR/full.toml:25
@@ -606,4 +611,39 @@ fn the_example_of_the_document_is_a_good_config() {
     let example = DOCUMENT.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
     let config = sections::read_text(Path::new("example"), example).unwrap();
     assert_eq!(config.handlers.len(), 2);
+}
+
+// spec: DSP-014
+#[test]
+fn a_reserve_leaves_slots_to_all_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("midwatch.toml");
+    let named = Named { config: flag(&file), ..Named::default() };
+    let load = |text: &str| {
+        write(&file, text);
+        Config::load(&named, &around(dir.path(), our_uid())).map_err(|error| error.to_string())
+    };
+    let refused = |text: &str, why: &str| {
+        let error = load(text).unwrap_err();
+        assert!(error.contains(why), "{text}: {error}");
+        assert!(error.contains("dispatch.reserve"), "{text}: {error}");
+    };
+    let of = |worker: &str, reserve: &str| {
+        format!("data_dir = '/srv/m'\n[worker]\n{worker}\n[dispatch]\nreserve = {reserve}\n")
+    };
+    let one = "[{ priority_max = -7, slots = 1 }]";
+    let kept = load(&of("slots = 2", one)).unwrap().dispatch.reserve;
+    assert_eq!((kept[0].priority_max, kept[0].slots), (-7, 1));
+    refused(&of("slots = 1", one), "keeps 1 of 1 slots (`worker.processes` × `worker.slots`)");
+    let two = "[{ priority_max = 1, slots = 4 }, { priority_max = 9, slots = 4 }]";
+    refused(&of("slots = 4\nprocesses = 2", two), "keeps 8 of 8 slots");
+    assert!(load(&of("slots = 5\nprocesses = 2", two)).is_ok());
+    assert!(load(&of("processes = 0", two)).is_ok(), "other programs bring the slots");
+    assert!(load(&of("", "[]")).is_ok());
+    refused(&of("", "3"), "must be a list, not a number");
+    refused(&of("", "[3]"), "entry 1 must be a table such as { priority_max = 10, slots = 1 }");
+    refused(&of("", "[{ priority_max = 3 }]"), "must name both");
+    refused(&of("", "[{ priority_max = 3, slots = 0 }]"), "`slots` must be from 1 to 1000000");
+    refused(&of("", "[{ priority_max = 9999999999, slots = 1 }]"), "`priority_max` must be");
+    refused(&of("", "[{ priority = 3, slots = 1 }]"), "has no key `priority`");
 }

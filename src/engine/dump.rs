@@ -259,8 +259,19 @@ fn progress_object(progress: &Progress) -> Object {
 }
 
 fn head_fields(line: Object, head: &Head) -> Object {
-    let Head { seq, wall, life, service, next_task, started, started_life, jump, steps, last_step } =
-        head;
+    let Head {
+        seq,
+        wall,
+        life,
+        service,
+        next_task,
+        started,
+        started_life,
+        jump,
+        steps,
+        last_step,
+        since_promotion,
+    } = head;
     let started = started.as_ref().map(|started| started_fields(Object::default(), started));
     line.put("last_seq", seq.0)
         .instant("wall", *wall)
@@ -272,6 +283,7 @@ fn head_fields(line: Object, head: &Head) -> Object {
         .maybe_object("jump", jump.as_ref().map(schedules::jump_object))
         .maybe("steps", *steps)
         .maybe_object("last_step", last_step.as_ref().map(schedules::jump_object))
+        .maybe("since_promotion", *since_promotion)
 }
 
 fn worker_fields(line: Object, worker: &Worker) -> Object {

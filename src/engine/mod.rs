@@ -16,6 +16,7 @@ mod queue;
 mod rebuild;
 pub mod repair;
 mod retention;
+mod settle;
 mod start;
 mod turn;
 

@@ -48,6 +48,7 @@ impl<D: Disk> Engine<D> {
             self.take(input, &mut now)?;
         }
         self.time_passes(&mut now)?;
+        self.settle(&mut now)?;
         self.fire_schedules(&mut now)?;
         self.serve_waiters(&mut now)?;
         let urgent = self.urgent && !Defect::PublishBeforeCommit.is_on();
@@ -162,7 +163,12 @@ impl<D: Disk> Engine<D> {
             }
             Err(rejection) => Err(rejection),
         };
-        if let Some(Actor::Worker(worker)) = speaker {
+        // Whoever registers has spoken, though it had no name to speak under.
+        let heard = match (&answer, &speaker) {
+            (Ok(Answer::Registered(worker)), _) | (_, Some(Actor::Worker(worker))) => Some(*worker),
+            _ => None,
+        };
+        if let Some(worker) = heard {
             self.note_heard(worker, now.service);
         }
         Ok(answer)

@@ -2,6 +2,7 @@
 
 mod schedules;
 
+use super::dispatch::count_dispatch;
 use super::event::{
     Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused,
     Released, Stamp, Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused,
@@ -254,14 +255,20 @@ fn submitted(state: &mut State, stamp: &Stamp, event: &Submitted) -> Applied {
 fn released(state: &mut State, stamp: &Stamp, event: &Released) -> Applied {
     let Released { task: id, of } = event;
     let task = state.known(*id)?;
-    if !task.open().contains(of) {
+    if task.status.is_terminal() || !task.open().contains(of) {
         return Err(unfit(format!("task {id} does not wait for task {of}")));
     }
-    state.change(*id, stamp, |task| task.release(*of))
+    state.change(*id, stamp, |task| {
+        task.release(*of);
+        if task.open().is_empty() {
+            // As long as it waited for others it was not due.
+            task.due = task.due.max(stamp.life);
+        }
+    })
 }
 
 fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
-    let Leased { task: id, fence, worker, ends, secret, rate, promoted: _ } = event;
+    let Leased { task: id, fence, worker, ends, secret, rate, promoted } = event;
     if fence.0 != stamp.seq.0 && !Defect::ReuseTokens.is_on() {
         return Err(unfit(format!("token {fence} in the record with sequence {}", stamp.seq)));
     }
@@ -271,10 +278,15 @@ fn leased(state: &mut State, stamp: &Stamp, event: &Leased) -> Applied {
     let worker_name = holder.registration.name.clone();
     let task = state.known(*id)?;
     check_edge(task, Status::Running, Reason::Dispatched)?;
+    if let Some(of) = task.open().first() {
+        return Err(unfit(format!("task {id} waits for task {of}")));
+    }
     if rate.is_some() || state.types.contains_key(&task.kind) {
         let kind = task.kind.clone();
         state.change_type(&kind, |known| known.count(*rate, stamp.life));
     }
+    let promoted = *promoted == Some(true);
+    state.head.since_promotion = count_dispatch(state.head.since_promotion, promoted);
     state.change(*id, stamp, |task| {
         enter(task, stamp, Status::Running, Reason::Dispatched, &Line::default());
         let number = task.attempt_count().saturating_add(1);
@@ -530,6 +542,9 @@ fn forgotten(state: &mut State, event: &Forgotten) -> Applied {
         }
         if !seen.insert(*id) {
             return Err(unfit(format!("task {id} is named twice")));
+        }
+        if let Some(task) = state.waiting_for(*id).next() {
+            return Err(unfit(format!("task {} waits for task {id}", task.id)));
         }
     }
     for id in &event.tasks {

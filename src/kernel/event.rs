@@ -486,6 +486,10 @@ pub struct ClockStepped {
     /// without a run are open again.
     #[n(3)]
     pub reopens: Option<bool>,
+    /// Set where the clock had not been set before: what a schedule that was made meanwhile would
+    /// have planned before this step was no time of its.
+    #[n(4)]
+    pub first_set: Option<bool>,
 }
 
 /// A schedule was made or changed.

@@ -5,39 +5,12 @@
 
 use super::ids::{LifeTime, Millis, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
+use super::queue::Queue;
 use super::schedule::Schedule;
 use super::status::Status;
 use super::task::Task;
 use super::text::Text;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Place in the queue: priority, then when it was due, then id.
-pub type Rank = (i32, LifeTime, TaskId);
-
-/// The due tasks of one type.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Queue {
-    /// By priority, each line by when its tasks were due; no line is empty.
-    lines: BTreeMap<i32, BTreeSet<(LifeTime, TaskId)>>,
-}
-
-impl Queue {
-    /// Whether no task is due.
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-
-    /// How many tasks are due: costs a step for each line.
-    pub fn len(&self) -> usize {
-        self.lines.values().map(BTreeSet::len).sum()
-    }
-
-    /// The tasks in the order of their dispatch.
-    pub fn iter(&self) -> impl Iterator<Item = Rank> {
-        let lines = self.lines.iter();
-        lines.flat_map(|(priority, line)| line.iter().map(|(due, id)| (*priority, *due, *id)))
-    }
-}
 
 /// How many tasks of one type have each status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,8 +54,6 @@ impl Tally {
 pub struct Index {
     /// Waiting tasks that are due, by type.
     pub ready: BTreeMap<Text, Queue>,
-    /// The first task of each line of each queue: the one that has waited longest is among them.
-    fronts: BTreeSet<(LifeTime, TaskId)>,
     /// How many tasks are due.
     ready_count: usize,
     /// Waiting tasks that are due later, on the life clock.
@@ -97,6 +68,8 @@ pub struct Index {
     pub lease_ends: BTreeSet<(ServiceTime, TaskId)>,
     /// Leased tasks by worker.
     pub held: BTreeMap<WorkerId, BTreeSet<TaskId>>,
+    /// How many leased tasks of each priority there are, by worker.
+    pub leased: BTreeMap<WorkerId, BTreeMap<i32, usize>>,
     /// Tasks by idempotency key.
     pub keys: BTreeMap<Text, TaskId>,
     /// Ended tasks without an idempotency key, by when they ended.
@@ -109,6 +82,10 @@ pub struct Index {
     pub dated_ready: BTreeSet<(Timestamp, TaskId)>,
     /// Tasks that have not ended, by the schedule that made them.
     pub live: BTreeMap<Text, BTreeSet<TaskId>>,
+    /// The tasks that wait for a task, by the one they wait for.
+    pub waits_for: BTreeMap<TaskId, BTreeSet<TaskId>>,
+    /// Those for which tasks wait although they have ended, or are not there: to be decided.
+    pub settled: BTreeSet<TaskId>,
     /// Schedules by their next planned time, where the wall clock says it.
     pub calendar: BTreeSet<(Timestamp, Text)>,
     /// The same where it is counted in elapsed time.
@@ -141,10 +118,20 @@ impl Index {
         if let Some(lease) = task.lease() {
             self.lease_ends.insert((lease.ends, task.id));
             self.held.entry(lease.worker).or_default().insert(task.id);
+            let leased = self.leased.entry(lease.worker).or_default();
+            let count = leased.entry(task.priority).or_default();
+            *count = count.saturating_add(1);
         }
-        if task.status.is_waiting() {
+        if task.status.is_waiting() && task.open().is_empty() {
             self.insert_waiting(task, seen);
         }
+        if !task.status.is_terminal() {
+            for of in task.open() {
+                self.waits_for.entry(*of).or_default().insert(task.id);
+                self.settle(*of);
+            }
+        }
+        self.settle(task.id);
         if let Some(scheduled) = task.scheduled().filter(|_| !task.status.is_terminal()) {
             self.live.entry(scheduled.schedule.clone()).or_default().insert(task.id);
         }
@@ -210,25 +197,18 @@ impl Index {
             self.ready.insert(task.kind.clone(), Queue::default());
         }
         let Some(queue) = self.ready.get_mut(&*task.kind) else { return };
-        let line = queue.lines.entry(task.priority).or_default();
-        let front = line.first().copied();
-        line.insert((task.due, task.id));
+        queue.insert((task.priority, task.due, task.id));
         self.ready_count = self.ready_count.saturating_add(1);
-        Self::move_front(&mut self.fronts, front, line.first().copied());
     }
 
-    fn move_front(
-        fronts: &mut BTreeSet<(LifeTime, TaskId)>,
-        from: Option<(LifeTime, TaskId)>,
-        to: Option<(LifeTime, TaskId)>,
-    ) {
-        if from == to {
-            return;
+    /// Looks whether tasks wait for this one in vain.
+    fn settle(&mut self, of: TaskId) {
+        let goes_on = |(status, ids): (&Status, &IdSet)| !status.is_terminal() && ids.contains(of);
+        if self.waits_for.contains_key(&of) && !self.by_status.iter().any(goes_on) {
+            self.settled.insert(of);
+        } else {
+            self.settled.remove(&of);
         }
-        if let Some(from) = from {
-            fronts.remove(&from);
-        }
-        fronts.extend(to);
     }
 
     /// Takes the entries of a task out that is no longer kept.
@@ -258,8 +238,18 @@ impl Index {
             if held.is_some_and(|held| held.remove(&task.id) && held.is_empty()) {
                 self.held.remove(&lease.worker);
             }
+            self.take_from_leased(lease.worker, task.priority);
         }
-        if task.status.is_waiting() {
+        if !task.status.is_terminal() {
+            for of in task.open() {
+                let waiting = self.waits_for.get_mut(of);
+                if waiting.is_some_and(|it| it.remove(&task.id) && it.is_empty()) {
+                    self.waits_for.remove(of);
+                    self.settled.remove(of);
+                }
+            }
+        }
+        if task.status.is_waiting() && task.open().is_empty() {
             let ready = self.remove_ready(task);
             match task.at().map(|at| (at, task.id)) {
                 Some(entry) if ready => self.dated_ready.remove(&entry),
@@ -284,23 +274,25 @@ impl Index {
     fn remove_ready(&mut self, task: &Task) -> bool {
         // An emptied queue of a type is kept: types are few, and come back.
         let Some(queue) = self.ready.get_mut(&*task.kind) else { return false };
-        let Some(line) = queue.lines.get_mut(&task.priority) else { return false };
-        let front = line.first().copied();
-        if !line.remove(&(task.due, task.id)) {
-            return false;
-        }
-        let next = line.first().copied();
-        if next.is_none() {
-            queue.lines.remove(&task.priority);
-        }
-        self.ready_count = self.ready_count.saturating_sub(1);
-        Self::move_front(&mut self.fronts, front, next);
-        true
+        let was_there = queue.remove((task.priority, task.due, task.id));
+        self.ready_count = self.ready_count.saturating_sub(usize::from(was_there));
+        was_there
     }
 
-    /// When the due task that has waited longest was due.
+    fn take_from_leased(&mut self, worker: WorkerId, priority: i32) {
+        let Some(leased) = self.leased.get_mut(&worker) else { return };
+        if let Some(count) = leased.get_mut(&priority) {
+            *count = count.saturating_sub(1);
+        }
+        leased.retain(|_, count| 0 < *count);
+        if leased.is_empty() {
+            self.leased.remove(&worker);
+        }
+    }
+
+    /// When the due task that has waited longest was due: costs a step for each type.
     pub fn oldest_due(&self) -> Option<LifeTime> {
-        self.fronts.first().map(|(due, _)| *due)
+        self.ready.values().filter_map(Queue::oldest_due).min()
     }
 
     /// How many tasks are due.

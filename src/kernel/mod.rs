@@ -12,10 +12,12 @@
 mod apply;
 pub mod calendar;
 mod decide;
+mod dispatch;
 pub mod event;
 pub mod ids;
 mod idset;
 mod index;
+mod queue;
 pub mod rules;
 pub mod schedule;
 pub mod shared;
@@ -35,7 +37,8 @@ pub use decide::{
     ScheduleAct, TypeAct, decide,
 };
 pub use idset::IdSet;
-pub use index::{Index, Queue, Rank, Tally};
+pub use index::{Index, Tally};
+pub use queue::{Queue, Rank};
 pub use shared::Shared;
 pub use state::{Head, Image, State, Worker};
 pub use table::Table;

@@ -1,17 +1,19 @@
 //! Everything that is known: the fold of all events so far.
 
 use super::decide::Rejection;
+use super::dispatch;
 use super::event::{Jump, Registration, Stamp, Standing, Started};
 use super::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
-use super::index::{Index, Queue, Rank, Seen, Tally};
+use super::index::{Index, Seen, Tally};
+use super::queue::{Queue, Rank};
 use super::rules::{Retention, Rules};
 use super::schedule::Schedule;
 use super::shared::Shared;
 use super::status::Status;
 use super::table::Table;
 use super::task::Task;
-use super::task_type::{Bounds, TaskType};
+use super::task_type::TaskType;
 use super::text::Text;
 use minicbor::{Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,6 +72,9 @@ pub struct Head {
     /// What it would have shown at the last step, and what it showed.
     #[n(9)]
     pub last_step: Option<Jump>,
+    /// Dispatches since the last one out of turn, as long as it is too early for another.
+    #[n(10)]
+    pub since_promotion: Option<u32>,
 }
 
 /// The state. `apply` is the only writer of its facts; the index follows from them.
@@ -175,6 +180,12 @@ impl State {
         self.schedules.len()
     }
 
+    /// The tasks that wait for this one, oldest first.
+    pub fn waiting_for(&self, id: TaskId) -> impl Iterator<Item = &Task> {
+        let ids = self.index.waits_for.get(&id).into_iter().flatten();
+        ids.filter_map(|id| self.tasks.get(*id))
+    }
+
     /// The tasks of a schedule that have not ended, oldest first.
     pub fn live(&self, schedule: &str) -> impl Iterator<Item = &Task> {
         let ids = self.index.live.get(schedule).into_iter().flatten();
@@ -218,67 +229,9 @@ impl State {
         tasks || self.types.contains_key(kind) || rules.kinds.contains_key(kind)
     }
 
-    /// The bounds of a type: those that people set, else those of the rules.
-    pub fn bounds(&self, rules: &Rules, kind: &str) -> Bounds {
-        let config = rules.of(kind).bounds;
-        self.task_type(kind).map_or(config, |known| known.bounds(config))
-    }
-
     /// How many tasks of a type hold a lease.
     pub fn leased_count(&self, kind: &str) -> usize {
         self.index.by_type.get(kind).map_or(0, Tally::leased)
-    }
-
-    /// How many more tasks of a type may be dispatched at `now`: a look at its counts, never at
-    /// its tasks.
-    pub fn room(&self, rules: &Rules, kind: &str, now: LifeTime) -> usize {
-        let known = self.task_type(kind);
-        if known.is_some_and(|known| known.paused.is_some()) {
-            return 0;
-        }
-        let Bounds { max_running, rate } = self.bounds(rules, kind);
-        let length = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-        let slots = max_running
-            .map_or(usize::MAX, |max| length(max).saturating_sub(self.leased_count(kind)));
-        let paced = rate.map_or(usize::MAX, |rate| {
-            known.map_or_else(|| length(rate.count), |known| known.room(rate, now))
-        });
-        slots.min(paced)
-    }
-
-    /// Whether a worker that waits could be given something at `now`: it is not silent, has a free
-    /// slot, a task of one of its types is due, and the type has room for it.
-    pub fn has_work_for(&self, rules: &Rules, worker: &Worker, now: LifeTime) -> bool {
-        let slots = usize::try_from(worker.registration.slots).unwrap_or(usize::MAX);
-        if worker.standing != Standing::Alive || slots <= self.held_count(worker.id) {
-            return false;
-        }
-        let mut kinds = worker.registration.kinds.iter();
-        kinds.any(|kind| self.has_due(kind) && 0 < self.room(rules, kind, now))
-    }
-
-    /// Whether a task of that type is due.
-    fn has_due(&self, kind: &str) -> bool {
-        self.index.ready.get(kind).is_some_and(|queue| !queue.is_empty())
-    }
-
-    /// Whether a type is as often leased as it may be.
-    fn is_saturated(&self, rules: &Rules, kind: &str) -> bool {
-        let max = self.bounds(rules, kind).max_running;
-        max.is_some_and(|max| usize::try_from(max).unwrap_or(usize::MAX) <= self.leased_count(kind))
-    }
-
-    /// When after `now` a due task can be dispatched that only the rate of its type holds up.
-    pub fn next_rate_free(&self, rules: &Rules, now: LifeTime) -> Option<LifeTime> {
-        let held_up = self.types.values().filter(|known| {
-            let kind = &*known.kind;
-            known.paused.is_none() && self.has_due(kind) && !self.is_saturated(rules, kind)
-        });
-        let frees = held_up.filter_map(|known| {
-            let rate = self.bounds(rules, &known.kind).rate?;
-            known.frees_at(rate).filter(|at| now < *at)
-        });
-        frees.min()
     }
 
     /// What is known besides tasks and workers.
@@ -384,12 +337,13 @@ impl State {
     }
 
     /// The ended tasks that need not stay by `now`, those that ended first at the front, at most
-    /// `max`. Costs as much as it finds.
+    /// `max`; not those for which another task still waits. Costs as much as it finds.
     pub fn outlived(&self, retention: &Retention, now: LifeTime, max: usize) -> Vec<TaskId> {
         let Retention { finished, keys, .. } = *retention;
         let mut surplus = self.surplus(retention);
-        let mut plain = self.index.ended.iter().peekable();
-        let mut keyed = self.index.ended_keyed.iter().peekable();
+        let needed = |(_, id): &&(LifeTime, TaskId)| self.index.settled.contains(id);
+        let mut plain = self.index.ended.iter().filter(|entry| !needed(entry)).peekable();
+        let mut keyed = self.index.ended_keyed.iter().filter(|entry| !needed(entry)).peekable();
         let mut found = Vec::new();
         while found.len() < max {
             let may_go = |ended: &LifeTime| 0 < surplus || ended.after(finished) <= now;
@@ -489,18 +443,27 @@ impl State {
         same("by_type", tallies(&self.index) == tallies(&fresh))?;
         same("lease_ends", self.index.lease_ends == fresh.lease_ends)?;
         same("held", self.index.held == fresh.held)?;
+        same("leased", self.index.leased == fresh.leased)?;
         same("keys", self.index.keys == fresh.keys)?;
         same("ended", self.index.ended == fresh.ended)?;
         same("ended_keyed", self.index.ended_keyed == fresh.ended_keyed)?;
         same("bytes", self.index.bytes == fresh.bytes)?;
         same("live", self.index.live == fresh.live)?;
+        same("waits_for", self.index.waits_for == fresh.waits_for)?;
+        same("settled", self.index.settled == fresh.settled)?;
         same("calendar", self.index.calendar == fresh.calendar)?;
         same("elapsed", self.index.elapsed == fresh.elapsed)?;
         same("fires", self.index.fires == fresh.fires)?;
         same("waiting", waiting(&self.index) == waiting(&fresh))?;
         same("ready_count", ready(&self.index).count() == self.index.ready_count())?;
         let oldest = ready(&self.index).map(|(_, due, _)| due).min();
-        same("fronts", oldest == self.index.oldest_due())
+        same("fronts", oldest == self.index.oldest_due())?;
+        match self.head.since_promotion {
+            Some(since) if !dispatch::is_too_early(since) => {
+                Err(format!("{since} dispatches after a promotion are still counted"))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -423,6 +423,14 @@ const ATTEMPT_BYTES: u64 = 256;
 /// What each line of history counts for before its text.
 const TRANSITION_BYTES: u64 = 128;
 
+/// What each task counts for that another one waits for: two places in lists, and one in an index.
+const AFTER_BYTES: u64 = 64;
+
+fn after_bytes(after: Option<&After>) -> u64 {
+    let tasks = after.map_or(0, |after| after.tasks.len());
+    u64::try_from(tasks).unwrap_or(u64::MAX).saturating_mul(AFTER_BYTES)
+}
+
 fn length(text: Option<&Text>) -> u64 {
     text.map_or(0, |text| u64::try_from(text.len()).unwrap_or(u64::MAX))
 }
@@ -431,13 +439,14 @@ impl TaskSpec {
     /// What the task counts for against `max_state` when it is submitted; see [`Task::bytes`].
     pub fn bytes(&self) -> u64 {
         let texts = [Some(&self.payload), self.key.as_ref(), self.checkpoint.as_ref()];
-        texts.into_iter().map(length).fold(TASK_BYTES, u64::saturating_add)
+        let own = TASK_BYTES.saturating_add(after_bytes(self.after.as_ref()));
+        texts.into_iter().map(length).fold(own, u64::saturating_add)
     }
 }
 
 impl Task {
     /// What the task counts for against `max_state`, in bytes: 200, the lengths of its payload,
-    /// key, checkpoint, result and error, for each attempt that is kept 256 and the lengths of its
+    /// key, checkpoint, result and error, for each task it waits or waited for 64, for each attempt that is kept 256 and the lengths of its
     /// texts, and for each line of history that is kept 128 and the length of its note.
     ///
     /// A text that several of these share in memory counts for each of them, for after a restart
@@ -445,6 +454,7 @@ impl Task {
     pub fn bytes(&self) -> u64 {
         let own = [Some(&self.payload), self.key()].into_iter().map(length);
         let own = own.fold(TASK_BYTES, u64::saturating_add);
+        let own = own.saturating_add(after_bytes(self.after()));
         let Some(life) = self.life.as_deref() else { return own };
         let checkpoint = life.checkpoint.as_ref().map(|checkpoint| &checkpoint.data);
         let texts = [checkpoint, life.result.as_ref(), life.error.as_ref()].into_iter().map(length);
@@ -499,6 +509,11 @@ impl Task {
         let has_ended = self.life.as_ref().is_some_and(|life| life.ended.is_some());
         if has_ended && !status.is_terminal() {
             return Err(format!("task {id} is {status} and has ended"));
+        }
+        // It has never run, and may have ended all the same.
+        let ran = status.is_leased() || matches!(status, Status::Retrying | Status::Success);
+        if !self.open().is_empty() && ran {
+            return Err(format!("task {id} is {status} and waits for other tasks"));
         }
         Ok(())
     }

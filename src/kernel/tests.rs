@@ -16,6 +16,8 @@ use super::{Answer, Command, EndReport, HoldReport, Proof, State, apply, decide}
 use expect_test::{Expect, expect};
 use std::fmt::Write;
 
+mod after;
+mod dispatch;
 mod schedules;
 mod types;
 

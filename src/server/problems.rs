@@ -59,7 +59,9 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
             .with_help(format!("to change it: midwatch schedule add {name} --replace …")),
         Rejection::ScheduleOfConfig(name) => Problem::new(Code::ScheduleConflict, detail)
             .with_help(format!("midwatch schedule pause {name}")),
-        Rejection::BadTimes(_) => Problem::new(Code::InvalidRequest, detail),
+        Rejection::BadTimes(_) | Rejection::TooManyToWaitFor(_) => {
+            Problem::new(Code::InvalidRequest, detail)
+        }
         Rejection::TooManySchedules => Problem::new(Code::OverLimit, detail),
         Rejection::Overlaps { task, .. } => {
             Problem::new(Code::ScheduleConflict, detail).with_help(format!("midwatch show {task}"))
@@ -73,6 +75,10 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         }
         Rejection::WrongStatus { task, .. } => {
             Problem::new(Code::WrongStatus, detail).with_help(format!("midwatch show {task}"))
+        }
+        Rejection::Blocked { open, .. } => {
+            let first = open.first().map(|of| format!("midwatch show {of}"));
+            Problem { help: first, ..Problem::new(Code::WrongStatus, detail) }
         }
         Rejection::KeyConflict { task, .. } => {
             Problem::new(Code::KeyConflict, detail).with_help(format!("midwatch show {task}"))

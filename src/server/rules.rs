@@ -18,7 +18,7 @@ pub const EXEC: &str = config::EXEC;
 
 /// The rules that a config sets.
 pub fn rules_from(config: &Config) -> Rules {
-    let Config { worker, retry, handlers, retention, .. } = config;
+    let Config { worker, retry, handlers, retention, dispatch, .. } = config;
     let defaults = Rules::default();
     let kinds = handlers.iter().map(|(name, handler)| {
         let rules = KindRules {
@@ -47,8 +47,8 @@ pub fn rules_from(config: &Config) -> Rules {
             archive: retention.archive.is_some(),
         },
         max_state: retention.max_state,
-        promote_after: defaults.promote_after,
-        reserve: defaults.reserve,
+        promote_after: dispatch.promote_after,
+        reserve: dispatch.reserve.clone(),
         plausible_since: defaults.plausible_since,
         fallback,
         kinds: kinds.chain([exec]).collect(),

@@ -6,7 +6,7 @@ use super::rules::{EXEC, Kinds};
 use crate::api::{Code, Problem, SubmitRequest};
 use crate::config::check_exec;
 use crate::kernel::ids::Millis;
-use crate::kernel::task::TaskSpec;
+use crate::kernel::task::{After, TaskSpec};
 use crate::kernel::text::Text;
 use crate::limits::{JSON_DEPTH_MAX, NAME_BYTES_MAX, PAYLOAD_BYTES_MAX, deeper_than};
 use crate::units::{format_size, parse_duration, parse_rfc3339};
@@ -32,7 +32,18 @@ impl Judge<'_> {
     /// The spec of one submission, from its JSON.
     pub(crate) fn spec(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
         let request: SubmitRequest = parse(json)?;
-        let SubmitRequest { kind, payload, priority, at, delay, max_retry, timeout, key } = request;
+        let SubmitRequest {
+            kind,
+            payload,
+            priority,
+            at,
+            delay,
+            max_retry,
+            timeout,
+            key,
+            after,
+            after_any,
+        } = request;
         let Some(known) = self.kinds.get(&kind) else {
             return Err(no_such_type(&kind, self.kinds));
         };
@@ -54,6 +65,11 @@ impl Judge<'_> {
         if timeout == Some(Millis(0)) {
             return Err(invalid("`timeout` must be longer than nothing"));
         }
+        if !after.is_empty() && !after_any.is_empty() {
+            return Err(invalid("`after` and `after_any` exclude each other"));
+        }
+        let any = after.is_empty();
+        let tasks = if any { after_any } else { after };
         Ok(TaskSpec {
             kind: known.name.clone(),
             payload,
@@ -66,7 +82,7 @@ impl Judge<'_> {
             retry_of: None,
             checkpoint: None,
             scheduled: None,
-            after: None,
+            after: (!tasks.is_empty()).then_some(After { tasks, any }),
         })
     }
 }
@@ -186,6 +202,7 @@ pub(crate) fn no_such_type(kind: &str, kinds: &Kinds) -> Failure {
 mod tests {
     use super::*;
     use crate::config::{Config, Handler, Named, Retry, Surroundings};
+    use crate::kernel::ids::TaskId;
 
     fn config() -> Config {
         let around = Surroundings::default();
@@ -220,6 +237,14 @@ mod tests {
         assert_eq!((spec.max_retry, spec.timeout), (0, Some(Millis::secs(2))));
         assert_eq!((spec.priority, spec.delay), (-4, Some(Millis::secs(60))));
         assert_eq!(&*spec.payload, "null");
+        assert_eq!(spec.after, None);
+        let after = |json: &str| spec_as(Access::Submit, json).unwrap().after;
+        let tasks = vec![TaskId(4), TaskId(2)];
+        let json = r#"{"type":"fetch_data","after":[4,2],"after_any":[]}"#;
+        assert_eq!(after(json), Some(After { tasks: tasks.clone(), any: false }));
+        let json = r#"{"type":"fetch_data","after_any":[4,2]}"#;
+        assert_eq!(after(json), Some(After { tasks, any: true }));
+        assert_eq!(after(r#"{"type":"fetch_data","after":[]}"#), None);
     }
 
     #[test]
@@ -310,6 +335,8 @@ mod tests {
             (r#""key":"""#, "`key`"),
             (r#""key":"a\nb""#, "`key`"),
             (r#""key":"schedule:nightly:7""#, "`schedule:`"),
+            (r#""after":[1],"after_any":[2]"#, "exclude"),
+            (r#""after":["x"]"#, "invalid type"),
         ] {
             let problem = refusal(&format!(r#"{{"type":"fetch_data",{fields}}}"#));
             assert!(problem.detail.contains(word), "{fields}: {}", problem.detail);

@@ -98,6 +98,9 @@ pub(crate) fn scheduled_for(task: &Task, now: Moment) -> Timestamp {
 pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
     let life = task.life.as_deref();
     let lease = task.lease();
+    let open = task.open();
+    let open = open.iter().copied().filter(|_| !task.status.is_terminal()).collect::<Vec<_>>();
+    let may_run = task.status.is_waiting() && open.is_empty();
     let ends = lease.map(|lease| lease.ends).filter(|ends| *ends != ServiceTime(0));
     let view = TaskView {
         id: task.id,
@@ -105,7 +108,7 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         payload: RawValue::NULL.to_owned(),
         status: task.status,
         priority: task.priority,
-        next_run_time: task.status.is_waiting().then(|| rfc3339(due(task, now))),
+        next_run_time: may_run.then(|| rfc3339(due(task, now))),
         retry_count: task.retry_count,
         max_retry: task.max_retry,
         lost_count: task.lost_count,
@@ -121,7 +124,9 @@ pub(crate) fn task(task: &Task, now: Moment) -> Sketch {
         error: life.and_then(|life| life.error.as_ref()).map(Text::to_string),
         retry_of: task.retry_of(),
         schedule: task.scheduled().map(|scheduled| scheduled.schedule.to_string()),
-        after: None,
+        after: task.after().map(|after| after.tasks.clone()),
+        after_any: task.after().map(|after| after.any),
+        waiting_for: Some(open).filter(|open| !open.is_empty()),
         stop_requested: task.stop(),
         progress: life.and_then(|life| life.progress.clone()),
         usage: task.usage(),
@@ -321,7 +326,10 @@ fn note(event: &Event) -> Option<String> {
         Event::Submitted(submitted) => {
             submitted.spec.retry_of.map(|old| format!("runs task {old} again"))
         }
-        Event::Leased(leased) => Some(format!("worker {}, token {}", leased.worker, leased.fence)),
+        Event::Leased(leased) => {
+            let turn = if leased.promoted == Some(true) { ", out of turn" } else { "" };
+            Some(format!("worker {}, token {}{turn}", leased.worker, leased.fence))
+        }
         Event::Ended(ended) => {
             let error = ended.error.as_ref().map(Text::to_string);
             let parts: Vec<_> = [error, wait(ended.wait)].into_iter().flatten().collect();

@@ -18,6 +18,7 @@ mod account;
 pub mod crash;
 pub mod dice;
 pub mod disk;
+mod fair;
 pub mod fault;
 mod image;
 mod names;

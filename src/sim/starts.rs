@@ -35,6 +35,7 @@ impl World {
         let last = self.account.last();
         let lost = self.account.recovered(engine.state(), self.may_lose, archive);
         self.types.recovered(engine.state(), last);
+        self.fairness.recovered(engine.state(), last);
         self.may_lose = false;
         self.deeds.losses += u64::from(lost);
         let suspicious = matches!(recovery.tail, TailClass::Suspicious { .. });

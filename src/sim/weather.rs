@@ -131,6 +131,12 @@ deeds! {
     limits "bounds of types changed",
     /// Dispatches that used up what a bound allowed.
     brims "dispatches up to a bound",
+    /// Dispatches out of turn.
+    promotions "promotions",
+    /// Tasks that another one no longer waits for.
+    releases "dependencies met",
+    /// Tasks cancelled because another one did not end as hoped.
+    given_up "dependencies failed",
     /// Waiting tasks changed.
     edits "tasks edited",
 }

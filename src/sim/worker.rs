@@ -4,7 +4,7 @@ use super::world::World;
 use crate::kernel::event::{Actor, Registration};
 use crate::kernel::ids::{Fence, Millis, ProcessId, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Outcome, Status};
-use crate::kernel::task::{Progress, SecretHash, TaskSpec};
+use crate::kernel::task::{After, Progress, SecretHash, TaskSpec};
 use crate::kernel::verdict::Verb;
 use crate::kernel::{Answer, Command, EndReport, HoldReport, Proof, Rejection};
 
@@ -87,6 +87,13 @@ impl World {
         spec.delay = self.dice.one_in(4).then(|| Millis(self.dice.below(4_000) as u64));
         if self.dice.one_in(9) {
             spec.at = Some(Timestamp((1 << 40) + self.dice.below(60_000) as u64));
+        }
+        let known = self.account.known();
+        if known != 0 && self.dice.one_in(4) {
+            let number = 1 + self.dice.below(3);
+            let places: Vec<_> = (0..number).map(|_| self.dice.below(known)).collect();
+            let tasks = places.into_iter().map(|place| self.account.known_at(place)).collect();
+            spec.after = Some(After { tasks, any: self.dice.one_in(3) });
         }
         if self.dice.one_in(3) {
             // One payload a key, so that a repeated submission is the same one.

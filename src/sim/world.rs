@@ -6,6 +6,7 @@
 //! the run with a sentence that says what was lost, doubled or wrong.
 
 use super::account::{Account, LOSSES_MAX};
+use super::fair::{Fairness, draw_fairness};
 use super::types::{TypeBook, draw_bounds};
 use super::weather::{Deeds, Weather};
 use super::worker::{Run, Worker};
@@ -37,6 +38,8 @@ pub struct World {
     pub(super) dice: Dice,
     pub(super) account: Account,
     pub(super) types: TypeBook,
+    /// Who went next.
+    pub(super) fairness: Fairness,
     pub(super) deeds: Deeds,
     pub(super) weather: Weather,
     pub(super) disk: SimDisk,
@@ -99,6 +102,7 @@ fn rules(dice: &mut Dice) -> Rules {
         rules.max_state = 16 << 10;
     }
     draw_bounds(&mut rules, &mut |below| dice.below(below));
+    draw_fairness(&mut rules, &mut |below| dice.below(below));
     rules
 }
 
@@ -113,6 +117,7 @@ impl World {
             dice,
             account: Account::default(),
             types: TypeBook::new(&rules),
+            fairness: Fairness::default(),
             deeds: Deeds::default(),
             weather,
             disk,
@@ -306,6 +311,11 @@ impl World {
         self.account.saw(recorded, self.rules.retention.archive);
         self.types.saw(recorded, isize::from(holds(self)) - held);
         self.deeds.brims = self.types.brims;
+        let state = self.engine.as_ref().map(Engine::state);
+        self.fairness.saw(recorded, state);
+        self.deeds.promotions = self.fairness.promotions;
+        self.deeds.releases = self.fairness.releases;
+        self.deeds.given_up = self.fairness.given_up;
         match &recorded.event {
             Event::TypePaused(_) => self.deeds.pauses += 1,
             Event::TypeLimited(_) => self.deeds.limits += 1,

@@ -22,6 +22,8 @@ const BOUNDS: &[(&str, usize)] = bounds![
     MAX_RUNNING_MAX,
     REASON_BYTES_MAX,
     CRON_BYTES_MAX,
+    AFTER_MAX,
+    SETTLED_PER_STEP_MAX,
     BODY_BYTES_MAX,
     BULK_BODY_BYTES_MAX,
     CONNECTIONS_MAX,

@@ -17,6 +17,7 @@ use midwatch::sim::{CrashStates, Failure, Op, PageFate, SimDisk, Times};
 
 use crate::asked;
 
+mod dispatch;
 mod leases;
 
 const SEGMENT: u64 = 16 << 10;

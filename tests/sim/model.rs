@@ -13,6 +13,9 @@ pub(crate) const ROLLING: u64 = 20_000;
 pub(crate) const GRACES: u64 = 1_000;
 pub(crate) const LOSSES_MAX: u32 = 3;
 pub(crate) const WAITS: [u64; 3] = [300, 900, 2_000];
+pub(crate) const PROMOTE_AFTER: u64 = 1_500;
+/// Slots that tasks with a greater priority leave free.
+pub(crate) const RESERVE: [(i32, usize); 2] = [(-1, 1), (0, 1)];
 
 const ENDED: [&str; 4] = ["SUCCESS", "FAILED", "DEAD", "CANCELLED"];
 
@@ -27,6 +30,10 @@ pub(crate) struct Wish {
     pub(crate) timeout: Option<u64>,
     pub(crate) at: Option<u64>,
     pub(crate) delay: Option<u64>,
+    /// Tasks it waits for.
+    pub(crate) after: Vec<u64>,
+    /// Whether any end of theirs will do.
+    pub(crate) any: bool,
 }
 
 /// The right of a worker to run a task.
@@ -49,6 +56,8 @@ struct Task {
     checkpoint: Option<String>,
     stop: Option<u8>,
     hold: Option<Hold>,
+    /// The tasks it still waits for.
+    open: Vec<u64>,
     /// Token, secret, and what was answered to its end.
     told: Vec<(u64, u8, Option<&'static str>)>,
 }
@@ -118,6 +127,8 @@ pub(crate) struct Model {
     workers: BTreeMap<u64, Worker>,
     kinds: BTreeMap<&'static str, Kind>,
     last_token: u64,
+    /// Of each dispatch whether it was out of turn.
+    promotions: Vec<bool>,
     /// Leases whose sweep was asked for.
     swept: BTreeSet<(u64, u64)>,
 }
@@ -140,12 +151,12 @@ impl Model {
     /// One line for each task.
     pub(crate) fn view(&self) -> Vec<String> {
         let line = |(id, task): (&u64, &Task)| {
-            let Task { wish, status, due, failures, losses, checkpoint, hold, .. } = task;
+            let Task { wish, status, due, failures, losses, checkpoint, hold, open, .. } = task;
             let (key, payload) = (&wish.key, &wish.payload);
             let hold = hold.as_ref().map(|hold| (hold.token, hold.worker, hold.ends));
             let due = ["PENDING", "RETRYING"].contains(status).then_some(due);
             format!(
-                "{id} {status} {payload} {key:?} {failures} {losses} {due:?} {checkpoint:?} {hold:?}"
+                "{id} {status} {payload} {key:?} {failures} {losses} {due:?} {checkpoint:?} {hold:?} {open:?}"
             )
         };
         self.tasks.iter().map(line).collect()
@@ -237,8 +248,48 @@ impl Model {
             let same = old.wish.kind == wish.kind && old.wish.payload == wish.payload;
             return if same { format!("task {id} existed") } else { format!("conflict {id}") };
         }
+        if wish.after.iter().any(|of| !self.tasks.contains_key(of)) {
+            return "no task".into();
+        }
         let id = self.add(wish.clone(), None);
+        let ended = wish.after.iter().filter(|of| ENDED.contains(&self.tasks[of].status));
+        let (well, badly): (Vec<u64>, Vec<u64>) =
+            ended.partition(|of| wish.any || self.tasks[of].status == "SUCCESS");
+        let task = self.tasks.get_mut(&id).unwrap();
+        for of in &wish.after {
+            if !task.open.contains(of) {
+                task.open.push(*of);
+            }
+        }
+        if badly.is_empty() {
+            task.open.retain(|of| !well.contains(of));
+        } else {
+            task.turn("CANCELLED");
+        }
         format!("task {id} new")
+    }
+
+    /// What follows from ends for those that wait for them: the ends that are there now, not those
+    /// that follow from these.
+    pub(crate) fn settle(&mut self) {
+        let ended = self.tasks.iter().filter(|(_, task)| ENDED.contains(&task.status));
+        let ended: Vec<_> = ended.map(|(id, task)| (*id, task.status)).collect();
+        let life = self.life;
+        for (of, status) in ended {
+            for task in self.tasks.values_mut() {
+                if ENDED.contains(&task.status) || !task.open.contains(&of) {
+                    continue;
+                }
+                if !task.wish.any && status != "SUCCESS" {
+                    task.turn("CANCELLED");
+                    continue;
+                }
+                task.open.retain(|open| *open != of);
+                if task.open.is_empty() {
+                    task.due = task.due.max(life);
+                }
+            }
+        }
     }
 
     fn add(&mut self, wish: Wish, checkpoint: Option<String>) -> u64 {
@@ -264,6 +315,7 @@ impl Model {
                 task.due = life;
                 task.turn("PENDING")
             }
+            "run-now" if !task.open.is_empty() && waits => return "blocked".into(),
             "run-now" if waits => {
                 let changed = life < task.due || task.wish.at.is_some();
                 task.due = task.due.min(life);
@@ -275,7 +327,8 @@ impl Model {
             "pause" if leased => task.ask_stop(1, max_retry),
             "reset" if leased => task.ask_stop(2, max_retry),
             "retry" if ENDED.contains(&task.status) => {
-                let wish = Wish { key: None, at: None, delay: None, ..task.wish.clone() };
+                let after = Vec::new();
+                let wish = Wish { key: None, at: None, delay: None, after, ..task.wish.clone() };
                 let checkpoint = task.checkpoint.clone();
                 let new = self.add(wish, checkpoint);
                 return format!("task {new} changed");
@@ -323,20 +376,49 @@ impl Model {
         };
         let ready = self.tasks.iter().filter(|(_, task)| {
             let waits = ["PENDING", "RETRYING"].contains(&task.status);
-            waits && worker.kinds.contains(&task.wish.kind) && due(task)
+            let may = waits && task.open.is_empty();
+            may && worker.kinds.contains(&task.wish.kind) && due(task)
         });
         let mut ready: Vec<_> =
             ready.map(|(id, task)| (task.wish.priority, task.due, *id)).collect();
-        ready.sort_unstable();
         let mut room = BTreeMap::from(["a", "b"].map(|kind| (kind, self.room(kind))));
-        let fits = |(_, _, id): &(i32, u64, u64)| {
-            let room = room.get_mut(self.tasks[id].wish.kind).unwrap();
-            let fits = 0 < *room;
-            *room = room.saturating_sub(1);
-            fits
-        };
-        let got: Vec<u64> = ready.into_iter().filter(fits).take(free).map(|(.., id)| id).collect();
+        let mut got: Vec<(i32, u64, u64)> = Vec::new();
+        while got.len() < free {
+            let kind = |id: u64| self.tasks[&id].wish.kind;
+            let may = ready.iter().copied().filter(|(priority, _, id)| {
+                0 < room[kind(*id)] && self.leaves_room(*priority, &got)
+            });
+            let may: Vec<_> = may.collect();
+            let Some(first) = may.iter().min() else { break };
+            let overdue = may.iter().filter(|(_, due, _)| *due + PROMOTE_AFTER < self.life);
+            let oldest = overdue.min_by_key(|(_, due, id)| (*due, *id));
+            let too_early = self.promotions.iter().rev().take(3).any(|promoted| *promoted);
+            let next = *oldest.filter(|_| !too_early).unwrap_or(first);
+            *room.get_mut(kind(next.2)).unwrap() -= 1;
+            self.promotions.push(next != *first);
+            ready.retain(|rank| *rank != next);
+            got.push(next);
+        }
+        let got: Vec<u64> = got.into_iter().map(|(.., id)| id).collect();
         format!("leased {got:?}")
+    }
+
+    /// Whether a task of that priority leaves the slots free that are kept for others, after those
+    /// that were `got` just now.
+    fn leaves_room(&self, priority: i32, got: &[(i32, u64, u64)]) -> bool {
+        let is_alive = |id: &u64| self.workers.get(id).is_some_and(|worker| worker.silence == 0);
+        let slots: usize =
+            self.workers.iter().filter(|(id, _)| is_alive(id)).map(|(_, it)| it.slots).sum();
+        RESERVE.iter().filter(|(max, _)| *max < priority).all(|(max, _)| {
+            let kept: usize =
+                RESERVE.iter().filter(|(other, _)| other <= max).map(|(_, slots)| slots).sum();
+            let held = self.tasks.values().filter(|task| {
+                let on = task.hold.as_ref().is_some_and(|hold| is_alive(&hold.worker));
+                on && *max < task.wish.priority
+            });
+            let more = got.iter().filter(|(priority, ..)| max < priority);
+            held.count() + more.count() < slots.saturating_sub(kept).max(1)
+        })
     }
 
     /// The leases that were given; each token is higher than any before.

@@ -13,9 +13,9 @@ use midwatch::kernel::event::{Actor, Registration};
 use midwatch::kernel::ids::{
     Fence, LifeTime, Millis, Moment, ProcessId, ServiceTime, TaskId, Timestamp, WorkerId,
 };
-use midwatch::kernel::rules::{KindRules, RetryPolicy, Rules};
+use midwatch::kernel::rules::{KindRules, Reserve, RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
-use midwatch::kernel::task::{SecretHash, TaskSpec};
+use midwatch::kernel::task::{After, SecretHash, TaskSpec};
 use midwatch::kernel::task_type::{Bounds, Per, Rate};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
@@ -38,6 +38,8 @@ fn rules() -> Rules {
         offline_after: Millis(model::OFFLINE_AFTER),
         rolling_lease: Millis(model::ROLLING),
         max_lost: model::LOSSES_MAX,
+        promote_after: Millis(model::PROMOTE_AFTER),
+        reserve: model::RESERVE.map(reserve).to_vec(),
         ..Rules::default()
     };
     rules.fallback.retry = RetryPolicy::Intervals(model::WAITS.map(Millis).to_vec());
@@ -49,6 +51,10 @@ fn rules() -> Rules {
         rules.kinds.insert(kind.into(), KindRules { bounds, ..rules.fallback.clone() });
     }
     rules
+}
+
+fn reserve((priority_max, slots): (i32, usize)) -> Reserve {
+    Reserve { priority_max, slots: u32::try_from(slots).unwrap() }
 }
 
 /// A rate of so many in so many milliseconds.
@@ -125,6 +131,7 @@ impl Pair {
         let mut told = String::new();
         let mut sweeps = BTreeSet::new();
         let mut learn = Some(learn);
+        let mut steps = 1;
         for output in outputs {
             match output {
                 Output::Answers { answers, .. } => {
@@ -139,10 +146,12 @@ impl Pair {
                     let written = write_snapshot(&image, *writer);
                     let engine = self.engine.as_mut().unwrap();
                     engine.step([Input::SnapshotWritten(written)], now).map(drop).unwrap();
+                    steps += 1;
                 }
             }
         }
         assert_eq!(sweeps, self.model.time(), "the sweeps asked for");
+        (0..steps).for_each(|_| self.model.settle());
         self.sweeps.extend(sweeps);
         told
     }
@@ -199,6 +208,14 @@ impl Pair {
     }
 
     fn submit(&mut self) {
+        let ids = self.model.task_ids();
+        let mut after = Vec::new();
+        while !ids.is_empty() && after.len() < 3 && self.dice.one_in(3) {
+            let latest = ids.len().saturating_sub(5);
+            let of = if self.dice.one_in(2) { &ids[latest..] } else { &ids[..] };
+            after.push(self.pick(of).filter(|_| !self.dice.one_in(20)).unwrap_or(9_999));
+        }
+        let any = !after.is_empty() && self.dice.one_in(3);
         let (dice, wall) = (&mut self.dice, self.model.wall);
         let key = dice.one_in(3).then(|| format!("key {}", dice.below(5)));
         let wish = Wish {
@@ -210,6 +227,8 @@ impl Pair {
             timeout: dice.one_in(2).then_some(2_000),
             at: dice.one_in(5).then(|| wall + dice.below(6_000) as u64),
             delay: dice.one_in(5).then(|| dice.below(6_000) as u64),
+            after,
+            any,
         };
         self.submit_this(&wish);
     }
@@ -221,6 +240,8 @@ impl Pair {
         spec.timeout = wish.timeout.map(Millis);
         spec.at = wish.at.map(Timestamp);
         spec.delay = wish.delay.map(Millis);
+        let tasks: Vec<_> = wish.after.iter().copied().map(TaskId).collect();
+        spec.after = (!tasks.is_empty()).then_some(After { tasks, any: wish.any });
         let expected = self.model.submit(wish);
         self.ask(Command::Submit(spec), &expected, |_, _| {});
     }
@@ -480,6 +501,7 @@ fn words(told: &Told) -> String {
         Err(Rejection::NoSuchType(_)) => "no type".into(),
         Err(Rejection::RetriesUsed { .. }) => "too few".into(),
         Err(Rejection::WrongStatus { .. }) => "wrong status".into(),
+        Err(Rejection::Blocked { .. }) => "blocked".into(),
         Err(Rejection::KeyConflict { task, .. }) => format!("conflict {task}"),
         Err(other) => format!("{other}"),
     }
@@ -494,7 +516,10 @@ fn line(task: &midwatch::kernel::task::Task) -> String {
     let key = task.key().map(|key| &**key);
     let (id, status, payload) = (task.id, task.status, &task.payload);
     let (failures, losses) = (task.retry_count, task.lost_count);
-    format!("{id} {status} {payload} {key:?} {failures} {losses} {due:?} {checkpoint:?} {hold:?}")
+    let open: Vec<_> = task.open().iter().map(|of| of.0).collect();
+    format!(
+        "{id} {status} {payload} {key:?} {failures} {losses} {due:?} {checkpoint:?} {hold:?} {open:?}"
+    )
 }
 
 fn proof((task, worker, token, secret): (u64, u64, u64, u8)) -> Proof {
@@ -517,7 +542,7 @@ fn play(seed: u64, script: &mut Vec<String>) -> u64 {
     pair.restarts
 }
 
-// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18, I21
+// proof: I2, I3, I6, I12, I13, I14, I15, I16, I18, I21, I22
 #[test]
 fn the_engine_does_what_the_model_says_through_any_number_of_restarts() {
     let first = asked("MIDWATCH_L3_FIRST", 1);

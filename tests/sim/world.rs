@@ -45,7 +45,7 @@ fn tell(seed: u64, step: usize) {
 
 // spec: REC-043
 // proof: F1, F2, F3, F4, F5, F6, F7, F8, F9, F12, F15, F16, F17
-// proof: I1, I2, I3, I4, I5, I6, I7, I8, I9, I12, I13, I14, I15, I16, I17, I18, I19, I21
+// proof: I1, I2, I3, I4, I5, I6, I7, I8, I9, I12, I13, I14, I15, I16, I17, I18, I19, I21, I22
 #[test]
 fn whatever_happens_to_the_host_nothing_acknowledged_is_lost_or_doubled() {
     let first = asked("MIDWATCH_L2_FIRST", 1);

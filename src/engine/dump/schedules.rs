@@ -15,11 +15,12 @@ use serde_json::Value;
 pub(super) fn event_fields(line: Object, event: &Event) -> Object {
     let form = line.form;
     match event {
-        Event::ClockStepped(ClockStepped { from, to, jump, reopens }) => line
+        Event::ClockStepped(ClockStepped { from, to, jump, reopens, first_set }) => line
             .instant("from", *from)
             .instant("to", *to)
             .maybe_object("jump", jump.as_ref().map(jump_object))
-            .maybe("reopens", *reopens),
+            .maybe("reopens", *reopens)
+            .maybe("first_set", *first_set),
         Event::ScheduleSet(ScheduleSet { name, spec, origin, next, keeps }) => line
             .put("schedule", &**name)
             .object("spec", schedule_spec_object(form, spec))

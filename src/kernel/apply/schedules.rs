@@ -155,7 +155,7 @@ pub(super) fn fired(state: &mut State, stamp: &Stamp, event: &Fired) -> Applied 
 /// Elapsed time is not touched by a step: what counts it moves along. What waits for a wall time is
 /// looked at anew.
 pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
-    let ClockStepped { from, to, jump, reopens } = event;
+    let ClockStepped { from, to, jump, reopens, first_set } = event;
     state.head.jump = *jump;
     state.head.steps = Some(state.head.steps.unwrap_or(0).saturating_add(1));
     state.head.last_step = Some(crate::kernel::event::Jump { from: *from, to: *to });
@@ -166,6 +166,12 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
         if schedule.spec.plan.is_elapsed() {
             schedule.next = schedule.next.map(moved);
             schedule.decided = moved(schedule.decided);
+        } else if *first_set == Some(true) && schedule.decided <= *from {
+            if matches!(schedule.spec.plan, Plan::Cron(_)) && schedule.paused.is_none() {
+                schedule.decided = *to;
+                schedule.next = Some(*to);
+                schedule.look = Some(true);
+            }
         } else if *reopens == Some(true) && *to < schedule.decided && schedule.paused.is_none() {
             let mut fired = ahead.remove(&schedule.name).unwrap_or_default();
             fired.extend(schedule.ahead.iter().copied());

@@ -2,20 +2,18 @@
 
 use super::{Answer, Ask, Decision, EndReport, HoldReport, Proof, Rejection, moved};
 use crate::defect::Defect;
+use crate::kernel::dispatch::{Dispatch, Pick};
 use crate::kernel::event::{
     Act, Checkpointed, Ended, Event, Heard, Held, Leased, Moved, Refused, Registration, Standing,
     WorkerChanged, WorkerJoined, WorkerMoved,
 };
 use crate::kernel::ids::{Fence, Millis, Seq, ServiceTime, TaskId, WorkerId};
-use crate::kernel::index::Rank;
 use crate::kernel::state::Worker;
 use crate::kernel::status::{Outcome, Reason, Status};
 use crate::kernel::task::{Lease, SecretHash, Task};
-use crate::kernel::task_type::Rate;
 use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BTreeSet;
 
 fn worker_moved(worker: WorkerId, to: Standing, reason: Option<Reason>) -> Event {
     Event::WorkerMoved(WorkerMoved { worker, to, reason })
@@ -76,41 +74,17 @@ impl<'a> Ask<'a> {
                 .max()
                 .unwrap_or(1);
         }
-        for (((_, _, task), rate), secret) in self.next_ready(worker).zip(secrets).take(free) {
+        let picks = Dispatch::of(self.state, self.rules, worker, self.now.life);
+        for (secret, Pick { task, rate, promoted }) in secrets.iter().take(free).zip(picks) {
             let place = u64::try_from(events.len()).unwrap_or(u64::MAX);
             let fence = Fence(seq.saturating_add(place));
             let secret = *secret;
-            let leased = Leased { task, fence, worker: id, ends, secret, rate, promoted: None };
+            let promoted = promoted.then_some(true);
+            let leased = Leased { task, fence, worker: id, ends, secret, rate, promoted };
             events.push(Event::Leased(leased));
             leases.push((task, fence));
         }
         Ok(Decision { events, answer: Answer::Leased(leases) })
-    }
-
-    /// The due tasks that the worker can run, best first, each with the rate that counts it: the
-    /// sets of its types, merged, each as far as its type has room.
-    fn next_ready(
-        self,
-        worker: &'a Worker,
-    ) -> impl Iterator<Item = (Rank, Option<Rate>)> + use<'a> {
-        let mut fronts = BinaryHeap::new();
-        let kinds = worker.registration.kinds.iter();
-        let mut queues: Vec<_> = kinds
-            .map(|kind| {
-                let room = self.state.room(self.rules, kind, self.now.life);
-                let rate = self.state.bounds(self.rules, kind).rate;
-                (self.state.ready(kind).take(room), rate)
-            })
-            .collect();
-        for (place, (queue, _)) in queues.iter_mut().enumerate() {
-            fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
-        }
-        std::iter::from_fn(move || {
-            let Reverse((rank, place)) = fronts.pop()?;
-            let (queue, rate) = queues.get_mut(place)?;
-            fronts.extend(queue.next().map(|rank| Reverse((rank, place))));
-            Some((rank, *rate))
-        })
     }
 
     /// The task and its lease, if the lease is the speaker's and not over.

@@ -1,5 +1,6 @@
 //! What a command would change, as events. Touches nothing.
 
+mod after;
 mod lease;
 mod people;
 mod schedules;
@@ -17,7 +18,7 @@ use super::status::{Outcome, Reason, Status, Stop};
 use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
-use crate::limits::SCHEDULES_MAX;
+use crate::limits::{AFTER_MAX, SCHEDULES_MAX};
 use std::fmt;
 
 /// What somebody wants.
@@ -57,6 +58,8 @@ pub enum Command {
         /// What is wanted.
         act: ScheduleAct,
     },
+    /// A task has ended for which others wait.
+    Settle(TaskId),
     /// A planned time of a schedule has come, or a fire that waited has room.
     Fire(Text),
     /// The wall clock was put forward or back.
@@ -132,7 +135,8 @@ pub enum Command {
     },
     /// A task waits for a retry that its limit no longer allows.
     Bury(TaskId),
-    /// Ended tasks need not stay any longer; those that did not end are left alone.
+    /// Ended tasks need not stay any longer; those that did not end, or are waited for, are left
+    /// alone.
     Forget(Vec<TaskId>),
 }
 
@@ -301,6 +305,15 @@ pub enum Rejection {
         /// What was wanted.
         verb: Verb,
     },
+    /// It waits for other tasks, and nothing but their ends lets it run.
+    Blocked {
+        /// The task.
+        task: TaskId,
+        /// The tasks it waits for.
+        open: Vec<TaskId>,
+    },
+    /// It would wait for so many tasks, more than one may.
+    TooManyToWaitFor(usize),
     /// The key belongs to a submission with another type or payload.
     KeyConflict {
         /// The task under that key.
@@ -375,6 +388,13 @@ impl fmt::Display for Rejection {
                     None => f.write_str(" (only PENDING, PAUSED and RETRYING ones can change)"),
                 }
             }
+            Self::Blocked { task, open } => {
+                let (first, more) = first_of(open);
+                write!(f, "task {task} waits for task {first}{more} and cannot run before")
+            }
+            Self::TooManyToWaitFor(number) => {
+                write!(f, "a task may wait for at most {AFTER_MAX} others, not {number}")
+            }
             Self::KeyConflict { task, key } => write!(
                 f,
                 "the key `{key}` belongs to task {task}, which has another type or payload"
@@ -396,6 +416,16 @@ impl fmt::Display for Rejection {
     }
 }
 
+/// The first of some tasks in words, and how many more there are.
+fn first_of(tasks: &[TaskId]) -> (String, String) {
+    let first: Vec<_> = tasks.iter().take(5).map(ToString::to_string).collect();
+    let more = match tasks.len().saturating_sub(first.len()) {
+        0 => String::new(),
+        more => format!(" and {more} more,"),
+    };
+    (first.join(", "), more)
+}
+
 /// What `command` would change. Touches nothing; `rules` and `now` leave their results in the
 /// events.
 pub fn decide(
@@ -411,6 +441,7 @@ pub fn decide(
         Command::Edit { task, edit } => ask.edit(*task, edit),
         Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
         Command::ActOnSchedule { name, act } => ask.act_on_schedule(name, act),
+        Command::Settle(task) => ask.settle(*task),
         Command::Fire(name) => ask.fire(name),
         Command::StepClock { from, to } => Ok(ask.step_clock(*from, *to)),
         Command::Register(registration) => Ok(ask.register(registration)),
@@ -464,6 +495,7 @@ impl Command {
             Self::Silent { .. }
             | Self::Died { .. }
             | Self::Expire { .. }
+            | Self::Settle(_)
             | Self::Fire(_)
             | Self::StepClock { .. }
             | Self::Bury(_)

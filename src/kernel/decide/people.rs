@@ -20,9 +20,11 @@ impl<'a> Ask<'a> {
     }
 
     fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {
-        let submitted = self.made(spec)?;
+        let submitted = self.made(self.check_after(spec)?)?;
         let answer = Answer::Submitted { task: submitted.task, existed: false };
-        Ok(Decision { events: vec![Event::Submitted(submitted)], answer })
+        let more = self.settled_before(submitted.task, submitted.spec.after.as_ref());
+        let events = std::iter::once(Event::Submitted(submitted)).chain(more).collect();
+        Ok(Decision { events, answer })
     }
 
     /// A task as it is submitted, where all of them together leave room for it.
@@ -49,8 +51,10 @@ impl<'a> Ask<'a> {
 
     pub(super) fn forget(self, tasks: &[TaskId]) -> Result<Decision, Rejection> {
         let ended = |id: &TaskId| self.state.task(*id).is_some_and(|it| it.status.is_terminal());
+        let needed = |id: &TaskId| self.state.waiting_for(*id).next().is_some();
         let mut seen = BTreeSet::new();
-        let tasks = tasks.iter().copied().filter(|id| ended(id) && seen.insert(*id));
+        let tasks = tasks.iter().copied();
+        let tasks = tasks.filter(|id| ended(id) && !needed(id) && seen.insert(*id));
         let tasks: Vec<_> = tasks.collect();
         if tasks.is_empty() {
             return Err(Rejection::Needless);
@@ -70,6 +74,9 @@ impl<'a> Ask<'a> {
         let event = match verdict(task.status, verb) {
             Verdict::Move(to, reason) => Some(moved(id, to, reason)),
             Verdict::Ask(stop) => ask_stop(task, stop, max_retry),
+            Verdict::Hurry if !task.open().is_empty() => {
+                return Err(Rejection::Blocked { task: id, open: task.open().to_vec() });
+            }
             Verdict::Hurry => {
                 let waits = self.now.life < task.due || task.at().is_some();
                 waits.then_some(Event::Hurried(Hurried { task: id }))

@@ -353,7 +353,9 @@ impl<'a> Ask<'a> {
             jump
         };
         let reopens = reopens.then_some(true);
-        let stepped = Event::ClockStepped(ClockStepped { from, to, jump, reopens });
+        let first_set = (!plausible(from) && plausible(to)).then_some(true);
+        let stepped = ClockStepped { from, to, jump, reopens, first_set };
+        let stepped = Event::ClockStepped(stepped);
         Decision { events: vec![stepped], answer: Answer::Done }
     }
 }

@@ -92,7 +92,7 @@ impl World {
     }
 
     /// Runs a task to its end.
-    fn finish(&mut self, outcome: Outcome) {
+    fn run_to_end(&mut self, outcome: Outcome) {
         let worker = self.state.workers().next().map(|worker| worker.id);
         let worker = worker.unwrap_or_else(|| self.join(50));
         self.lease(worker, 50);
@@ -102,7 +102,6 @@ impl World {
     }
 }
 
-// spec: TIM-170
 #[test]
 fn a_fire_and_its_task_are_one_record_and_name_the_planned_time() {
     let mut w = with(cron("30 0 * * *"));
@@ -125,7 +124,6 @@ fn a_fire_and_its_task_are_one_record_and_name_the_planned_time() {
     assert_eq!(w.runs().len(), 1, "nothing is decided twice");
 }
 
-// spec: TIM-171
 #[test]
 fn what_passed_within_the_grace_is_one_run_and_what_is_older_is_missed() {
     let mut w = with(ScheduleSpec { misfire_grace: Millis(10 * MINUTE), ..cron("* * * * *") });
@@ -142,7 +140,6 @@ fn what_passed_within_the_grace_is_one_run_and_what_is_older_is_missed() {
     assert_eq!(w.next(), Some(MONDAY + 31 * MINUTE));
 }
 
-// spec: TIM-172
 #[test]
 fn without_coalescing_each_time_within_the_grace_is_fired_as_far_as_runs_may_overlap() {
     let spec = ScheduleSpec {
@@ -160,20 +157,18 @@ fn without_coalescing_each_time_within_the_grace_is_fired_as_far_as_runs_may_ove
     assert_eq!(w.passed().last(), Some(&(1320, 1800, 9, Passing::Skipped)));
 }
 
-// spec: TIM-173
 #[test]
 fn a_fire_while_a_run_is_not_over_is_skipped_and_says_for_which() {
     let mut w = with(cron("* * * * *"));
     (0..5).for_each(|_| w.pass(MINUTE));
     assert_eq!(w.passed(), [(60, 60, 1, Passing::Fired), (120, 300, 4, Passing::Skipped)]);
     assert_eq!(w.s().recent.back().unwrap().passed.task, Some(TaskId(1)));
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.pass(MINUTE);
     assert_eq!(w.runs(), [60, 360]);
     assert_eq!(w.s().counts.skipped, 4);
 }
 
-// spec: TIM-174
 #[test]
 fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     let mut w = with(ScheduleSpec { overlap: Overlap::Queue, ..cron("* * * * *") });
@@ -181,7 +176,7 @@ fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     assert_eq!(w.runs(), [60]);
     assert_eq!(w.s().queued.len(), 3);
     for more in [vec![60, 120], vec![60, 120, 180], vec![60, 120, 180, 240]] {
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
         w.fire();
         assert_eq!(w.runs(), more);
     }
@@ -191,7 +186,6 @@ fn queued_fires_come_one_after_the_other_and_there_is_a_bound_to_them() {
     assert_eq!(w.s().counts.skipped, 3);
 }
 
-// spec: TIM-175
 #[test]
 fn a_replacing_fire_cancels_what_waits_at_once_and_what_runs_when_it_ends() {
     let mut w = with(ScheduleSpec { overlap: Overlap::Replace, ..cron("* * * * *") });
@@ -230,7 +224,6 @@ fn a_replacing_fire_cancels_what_waits_at_once_and_what_runs_when_it_ends() {
     assert_eq!(replaced, Some((180, 180, 1, Passing::Replaced)));
 }
 
-// spec: TIM-176
 #[test]
 fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() {
     let mut w = with(every(30 * SECOND, From::End));
@@ -238,10 +231,10 @@ fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() 
     w.pass(300 * SECOND);
     assert_eq!(w.runs(), [30]);
     assert_eq!(w.next(), None);
-    w.finish(Outcome::Retryable);
+    w.run_to_end(Outcome::Retryable);
     assert_eq!(w.next(), None, "a retry is the same run");
     w.wait(300 * SECOND);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     assert_eq!(w.next(), Some(w.now.wall.0 + 30 * SECOND));
     w.pass(30 * SECOND);
     assert_eq!(w.runs().len(), 2);
@@ -258,7 +251,6 @@ fn an_interval_from_the_end_waits_for_the_run_and_one_from_the_start_does_not() 
     assert!(w.passed().iter().any(|it| it.2 == 10_000 && it.3 == Passing::Missed));
 }
 
-// spec: TIM-177
 #[test]
 fn a_change_never_opens_the_past_and_one_that_keeps_the_times_loses_none() {
     let mut w = with(cron("0 0 * * *"));
@@ -276,7 +268,6 @@ fn a_change_never_opens_the_past_and_one_that_keeps_the_times_loses_none() {
     assert_eq!(w.state.tasks().next().unwrap().priority, 49);
 }
 
-// spec: TIM-178
 #[test]
 fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     let mut w = with(cron("* * * * *"));
@@ -285,7 +276,7 @@ fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     assert!(w.runs().is_empty());
     w.trigger();
     assert_eq!(w.runs(), [600], "a person may still ask for a run");
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.on_schedule(ScheduleAct::Resume);
     w.fire();
     assert_eq!(w.next(), Some(MONDAY + 11 * MINUTE));
@@ -293,7 +284,6 @@ fn a_paused_schedule_decides_nothing_and_resumes_from_now_on() {
     assert_eq!(w.runs(), [600, 660]);
 }
 
-// spec: TIM-179
 #[test]
 fn a_run_that_a_person_asks_for_keeps_its_source_and_obeys_the_overlap() {
     let mut w = with(cron("0 5 * * *"));
@@ -309,20 +299,20 @@ fn a_run_that_a_person_asks_for_keeps_its_source_and_obeys_the_overlap() {
     w.set(ScheduleSpec { overlap: Overlap::Queue, ..cron("0 5 * * *") });
     w.trigger();
     assert_eq!(w.s().queued.len(), 1);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.fire();
     assert_eq!(w.state.task(TaskId(2)).unwrap().scheduled().unwrap().manual, Some(Actor::User(7)));
     assert_eq!(w.next(), Some(MONDAY + 5 * HOUR));
 }
 
-// spec: TIM-180
+// spec: TIM-154
 #[test]
 fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing() {
     let mut w = with(cron("0 * * * *"));
     w.wait(30 * MINUTE);
     w.step_to(MONDAY + 90 * MINUTE);
     assert_eq!(w.runs(), [3600]);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     w.step_to(MONDAY + 31 * MINUTE);
     w.pass(MINUTE);
     w.pass(HOUR);
@@ -331,7 +321,7 @@ fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing()
     assert_eq!(w.runs(), [3600, 7200]);
 }
 
-// spec: TIM-181
+// spec: TIM-155
 #[test]
 fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_up() {
     let mut w = with(cron("0 * * * *"));
@@ -346,13 +336,13 @@ fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_u
     let runs = w.runs();
     assert!(runs.contains(&3600) || during == 1, "{runs:?}");
     if during == 1 {
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
     }
     w.pass(HOUR);
     assert!(w.runs().contains(&7200), "{:?}", w.runs());
 }
 
-// spec: TIM-182
+// spec: TIM-156
 #[test]
 fn a_step_does_not_move_an_interval() {
     for to in [MONDAY - DAY, MONDAY + 40 * DAY, 0] {
@@ -367,7 +357,7 @@ fn a_step_does_not_move_an_interval() {
     }
 }
 
-// spec: TIM-183
+// spec: TIM-157
 #[test]
 fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     let mut w = with(cron("* * * * *"));
@@ -383,7 +373,30 @@ fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     assert_eq!(w.runs(), [w.runs()[0], 300], "what passed within the grace is one run");
 }
 
-// spec: TIM-184
+// spec: TIM-159
+#[test]
+fn a_schedule_that_was_made_while_the_clock_was_unset_begins_when_it_is_set() {
+    let mut w = World::new();
+    w.now.wall = Timestamp(9_000);
+    w.now.doubtful = true;
+    w.set(cron("* * * * *"));
+    w.pass(10 * MINUTE);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 30 * SECOND);
+    assert!(w.runs().is_empty() && w.passed().is_empty(), "{:?}", w.passed());
+    assert_eq!(w.next(), Some(MONDAY + MINUTE));
+    w.pass(30 * SECOND);
+    assert_eq!(w.runs(), [60]);
+    // One that was there before has missed what it missed.
+    w.run_to_end(Outcome::Success);
+    w.now.doubtful = true;
+    w.step_to(9_000);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 3 * MINUTE);
+    assert_eq!(w.runs(), [60, 180]);
+}
+
+// spec: TIM-158
 #[test]
 fn a_date_that_was_ripe_waits_again_when_the_clock_is_put_back() {
     let mut w = World::new();
@@ -484,7 +497,7 @@ fn the_jitter_is_within_its_span_and_on_record() {
         assert!(late <= Millis(30 * SECOND));
         seen.insert(late);
         w.wait(30 * SECOND);
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
         w.wait(30 * SECOND);
     }
     assert!(10 < seen.len());
@@ -495,11 +508,11 @@ fn success_and_failure_of_runs_are_kept_with_their_schedule() {
     let mut w = with(cron("* * * * *"));
     for _ in 0..3 {
         w.pass(MINUTE);
-        w.finish(Outcome::Fatal);
+        w.run_to_end(Outcome::Fatal);
     }
     assert_eq!((w.s().failures, w.s().last_success), (3, None));
     w.pass(MINUTE);
-    w.finish(Outcome::Success);
+    w.run_to_end(Outcome::Success);
     assert_eq!((w.s().failures, w.s().last_success), (0, Some(w.now.wall)));
 }
 
@@ -508,7 +521,7 @@ fn a_schedule_keeps_its_last_twenty_decisions() {
     let mut w = with(cron("* * * * *"));
     for _ in 0..25 {
         w.pass(MINUTE);
-        w.finish(Outcome::Success);
+        w.run_to_end(Outcome::Success);
     }
     assert_eq!(w.passed().len(), DECIDED_KEPT);
     assert_eq!(w.passed()[0].0, 6 * 60);

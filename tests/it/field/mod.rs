@@ -6,7 +6,9 @@
 
 pub(crate) mod house;
 
+mod clock;
 mod durability;
+mod fair;
 mod faults;
 mod fences;
 mod full;

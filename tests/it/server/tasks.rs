@@ -293,3 +293,50 @@ fn health_is_answered_and_a_closed_lifeline_ends_the_server() {
     drop(server);
     assert!(!socket.exists());
 }
+
+// spec: DSP-020 DSP-024 DSP-025
+#[test]
+fn a_task_that_waits_for_others_says_for_whom_and_nothing_but_their_ends_lets_it_run() {
+    let server = Server::start();
+    let first = server.submit(&json!({ "type": "render", "delay": "1h" }));
+    let second = server.submit(&json!({ "type": "render", "delay": "1h" }));
+    let task = |id: u64| server.get(&format!("/v1/tasks/{id}")).json();
+    assert_eq!((&task(first)["after"], &task(first)["waiting_for"]), (&json!(null), &json!(null)));
+    let all = server.submit(&json!({ "type": "render", "after": [second, first, second] }));
+    let any = server.submit(&json!({ "type": "render", "after_any": [first, second] }));
+    let view = task(all);
+    assert_eq!((&view["status"], &view["next_run_time"]), (&json!("PENDING"), &json!(null)));
+    assert_eq!((&view["after"], &view["after_any"]), (&json!([second, first]), &json!(false)));
+    assert_eq!(view["waiting_for"], json!([second, first]));
+    let answer = server.post(&format!("/v1/tasks/{all}/run-now"), &json!({}));
+    assert_eq!(answer.json()["help"], format!("midwatch show {second}"));
+    let (status, code, detail) = answer.refusal();
+    assert_eq!((status, code.as_str()), (409, "wrong_status"));
+    let blocked = format!("task {all} waits for task {second}, {first} and cannot run before");
+    assert_eq!(detail, blocked);
+    for (body, code) in [
+        (json!({ "type": "render", "after": [99] }), "no_such_task"),
+        (json!({ "type": "render", "after": [any + 1] }), "no_such_task"),
+        (json!({ "type": "render", "after": [1], "after_any": [1] }), "invalid_request"),
+        (json!({ "type": "render", "after": (1..=101).collect::<Vec<_>>() }), "invalid_request"),
+    ] {
+        assert_eq!(server.post("/v1/tasks", &body).refusal().1, code, "{body}");
+    }
+    let line = format!("{{\"type\":\"render\",\"after\":[{all}]}}\n");
+    let answer = server.send("POST", "/v1/tasks", "application/x-ndjson", line.as_bytes());
+    let last = answer.lines()[0]["id"].as_u64().unwrap();
+    // Over a restart, down the chain, and also for one that comes too late.
+    let server = Server::start_in(server.stop(), |_| ()).unwrap();
+    server.post(&format!("/v1/tasks/{first}/cancel"), &json!({}));
+    let late = server.submit(&json!({ "type": "render", "after": [first] }));
+    for id in [all, last, late] {
+        let ended = server.get(&format!("/v1/tasks/{id}/wait?timeout_ms=60000")).json();
+        assert_eq!((&ended["status"], &ended["waiting_for"]), (&json!("CANCELLED"), &json!(null)));
+        let history = server.get(&format!("/v1/tasks/{id}/history")).json();
+        let end = history["transitions"].as_array().unwrap().last().unwrap();
+        assert_eq!((&end["reason"], &end["by"]), (&json!("dependency_failed"), &end["by"]));
+        assert!(ended["error"].as_str().unwrap().ends_with("ended CANCELLED"), "{ended}");
+    }
+    let view = server.get(&format!("/v1/tasks/{any}")).json();
+    assert_eq!((&view["waiting_for"], &view["after_any"]), (&json!([second]), &json!(true)));
+}

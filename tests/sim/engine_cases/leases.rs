@@ -150,8 +150,8 @@ const PAIRS: [Pair; 4] = [
     },
 ];
 
-// A crash between two writes left a task that was in no queue. (The pairs of schedules, of the
-// inbox and of dependencies are to come with these.)
+// A crash between two writes left a task that was in no queue. (The pairs of schedules and of the
+// inbox are to come with these; that of dependencies is in `dispatch.rs`.)
 #[test]
 fn b37_what_belongs_together_is_there_whole_or_not_at_all_after_a_crash_at_any_call() {
     for Pair { name, step, fits } in PAIRS {
@@ -246,4 +246,22 @@ fn a_silent_worker_that_waits_for_work_gets_none_until_it_speaks() {
     bench.ask(Command::Heartbeat { worker, holds: Vec::new() }).unwrap();
     bench.turn(Vec::new()).unwrap();
     assert_eq!(bench.status(task), Status::Running);
+}
+
+// The model met this: a new worker counted as never heard of, so it was suspect in the turn of its
+// registration and offline in the next, on record, until it asked for work.
+#[test]
+fn a_worker_that_has_just_registered_is_alive() {
+    let mut bench = Bench::new(9);
+    bench.wait(Rules::default().offline_after.times(3));
+    let worker = bench.register();
+    let before = bench.engine().state().next_seq();
+    for _ in 0..3 {
+        bench.turn(Vec::new()).unwrap();
+        assert_eq!(bench.engine().state().worker(worker).unwrap().standing, Standing::Alive);
+    }
+    assert_eq!(bench.engine().state().next_seq(), before);
+    bench.wait(Rules::default().suspect_after);
+    bench.turn(Vec::new()).unwrap();
+    assert_eq!(bench.engine().state().worker(worker).unwrap().standing, Standing::Suspect);
 }
