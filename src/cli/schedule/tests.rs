@@ -111,7 +111,7 @@ fn one_schedule_accounts_for_its_planned_times() {
           waiting     the run of 2026-03-14T02:00:00.000Z, until a running one ends
           success     2026-03-09 09:50:00Z  (4 d ago)
           failures    2 runs since ended otherwise
-          policy      one run for all missed up to 1h late; at most 1 at once, else skip
+          policy      one run for all missed up to 1h late; 1 at once, else skip
           counts      fired 12, coalesced 3, skipped 1, missed 0
           task        fetch_data, priority 100, 2 retries
           payload     {"source":"orders"}
@@ -151,7 +151,7 @@ fn a_paused_and_a_stuck_schedule_say_so_first() {
     let held = ScheduleView { held: true, ..nightly() };
     let lines = |one: &ScheduleView| {
         let text = show::render(one, &samples::view(Some(80)));
-        text.lines().take(3).map(|line| format!("{line}\n")).collect::<String>()
+        text.split_inclusive('\n').take(3).collect::<String>()
     };
     expect![[r#"
         schedule nightly  30 2 * * *  America/New_York  paused
@@ -375,12 +375,8 @@ fn lines_for_another_user_come_back_with_the_config_that_runs_them() {
     assert_eq!((played.code, played.out.as_str()), (1, ""), "{played}");
     let said = &played.err;
     assert!(said.contains("line 1: it is for user nobody"), "{said}");
-    let config: String = said
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with("  "))
-        .map(|line| format!("{}\n", line.trim_start()))
-        .collect();
+    let lines = said.lines().skip(2).take_while(|line| line.starts_with("  "));
+    let config = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
     let config: toml::Table = config.parse().unwrap_or_else(|error| panic!("{error}: {config}"));
     let (name, handler) = config["handlers"].as_table().unwrap().iter().next().unwrap();
     assert_eq!(handler["user"].as_str(), Some("nobody"));
