@@ -36,6 +36,15 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 /// Largest body of one bulk submission; bigger imports are sent in pieces by the client.
 pub const BULK_BODY_BYTES_MAX: usize = 64 << 20;
 
+/// Files that the inbox takes in one batch.
+pub const INBOX_BATCH_MAX: usize = 256;
+
+/// Files of the inbox whose end is waited for at once; each takes some 60 bytes of memory.
+pub const INBOX_WAITED_MAX: usize = 1 << 16;
+
+/// Longest id of a webhook's delivery; with the name of its hook it is an idempotency key.
+pub const DELIVERY_ID_BYTES_MAX: usize = 200;
+
 /// Connections served at once; the next one waits in the kernel's backlog.
 pub const CONNECTIONS_MAX: usize = 1024;
 
@@ -69,6 +78,7 @@ pub const LIST_VISITED_MAX: usize = 200_000;
 
 const _: () = assert!(PAYLOAD_BYTES_MAX < CONTROL_LINE_BYTES_MAX);
 const _: () = assert!(CONTROL_LINE_BYTES_MAX < BODY_BYTES_MAX, "a checkpoint must fit a request");
+const _: () = assert!(DELIVERY_ID_BYTES_MAX < NAME_BYTES_MAX);
 const _: () = assert!(RESULT_BYTES_MAX < PAYLOAD_BYTES_MAX);
 const _: () = assert!(INPUTS_PER_TURN_MAX <= INPUTS_QUEUED_MAX);
 const _: () = assert!(INPUTS_PER_TURN_MAX <= FORGOTTEN_PER_RECORD_MAX);

@@ -82,6 +82,8 @@ codes! {
     NoSuchWorker "no_such_worker" 404 3 "There is no such worker",
     /// No schedule of that name.
     NoSuchSchedule "no_such_schedule" 404 3 "There is no such schedule",
+    /// No webhook of that name.
+    NoSuchHook "no_such_hook" 404 3 "There is no such hook",
     /// No log for that attempt.
     NoSuchLog "no_such_log" 404 3 "There is no such log",
     /// The task's status does not allow it.
@@ -92,6 +94,8 @@ codes! {
     KeyConflict "key_conflict" 409 4 "The key belongs to another submission",
     /// The lease is no longer the caller's.
     StaleLease "stale_lease" 409 4 "The lease is no longer valid",
+    /// A webhook is not signed, or not as its hook expects.
+    BadSignature "bad_signature" 401 7 "The signature is not valid",
     /// The caller's role does not allow it.
     NotPermitted "not_permitted" 403 7 "Not permitted",
     /// A limit would be passed.

@@ -37,6 +37,7 @@ fn check(file: Option<&PathBuf>, session: &mut Session<'_>) -> Result<(), Failur
     }
     let config = Config::load(&named, &session.environment.surroundings)?;
     server::check_names(&config).map_err(|why| Failure::new(2, why))?;
+    server::check_files(&config).map_err(|why| Failure::new(2, why))?;
     let names: Vec<_> = config.handlers.keys().collect();
     let schedules: Vec<_> = config.schedules.keys().collect();
     match session.format {
@@ -149,6 +150,9 @@ mod tests {
         let check = |path: &str| samples::play(&format!("config check {path}"), &[]);
         let played = check(path.to_str().unwrap());
         assert!(played.out.ends_with("a.toml is good, 1 handler\n"), "{played}");
+        samples::write(&path, "[handlers.a]\ncommand = ['x']\nschema = '/none.json'\n");
+        let played = check(path.to_str().unwrap());
+        assert!(played.to_string().contains("the schema /none.json: cannot open it"), "{played}");
         samples::write(&path, "[worker]\nslotts = 1\n");
         let played = check(path.to_str().unwrap());
         let said = played.to_string().replace(dir.path().to_str().unwrap(), "DIR");

@@ -81,6 +81,7 @@ fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
         // The engine sees to these.
         max_running: _,
         rate: _,
+        schema: _,
     } = handler;
     let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {

@@ -91,17 +91,20 @@ fn refuse_what_only_a_command_has<'t>(reader: &mut Reader<'t>, table: &Table<'t>
 
 /// Passes the name of a handler or of a schedule, whichever `what` says.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Fault> {
+    check_short_name(what, name, NAME_LETTERS_MAX)
+}
+
+/// Passes a name that does in tables, logs, paths and variables, and is not too long.
+pub(super) fn check_short_name(what: &str, name: &str, letters_max: usize) -> Result<(), Fault> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && name.chars().all(plain) && name.len() <= NAME_LETTERS_MAX {
+    if begins && name.chars().all(plain) && name.len() <= letters_max {
         return Ok(());
     }
-    Err(Fault::new(format!("`{}` cannot be the name of a {what}", name.escape_debug())).with_help(
-        format!(
-            "at most {NAME_LETTERS_MAX} letters a-z, digits, `_`, `-` and `.`, \
-             a letter or digit first"
-        ),
-    ))
+    let fault = Fault::new(format!("`{}` cannot be the name of a {what}", name.escape_debug()));
+    Err(fault.with_help(format!(
+        "at most {letters_max} letters a-z, digits, `_`, `-` and `.`, a letter or digit first"
+    )))
 }
 
 fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Handler) {
@@ -117,6 +120,7 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "log_max", &mut handler.log_max, size(4 << 10..=1 << 40));
     reader.set(table, "fatal_exit_codes", &mut handler.fatal_exit_codes, exit_codes);
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
+    reader.set(table, "schema", &mut handler.schema, |value| absolute_path(value).map(Some));
     read_limits(reader, table, &mut handler.limits);
     let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
     reader.set(table, "max_running", &mut handler.max_running, max_running);
@@ -128,8 +132,8 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     settle_exit_codes(reader, table, handler);
 }
 
-/// How often a type may be dispatched: `10/m`.
-fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
+/// How often something may happen: `10/m`.
+pub(super) fn rate(value: &DeValue<'_>) -> Result<Rate, String> {
     text(value)?.parse().map_err(|error| format!(": {error}"))
 }
 

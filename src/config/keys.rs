@@ -47,9 +47,9 @@ pub(super) const TOP: &[Key] = &[
     now("http"),
     now("handlers"),
     now("clock"),
+    now("inbox"),
+    now("hooks"),
     now("schedules"),
-    later("hooks"),
-    later("inbox"),
     later("alerts"),
     later("ping"),
 ];
@@ -117,6 +117,7 @@ pub const HANDLER: &[Key] = &[
     now("rate"),
     now("fatal_exit_codes"),
     now("retryable_exit_codes"),
+    now("schema"),
     now("user"),
     now("group"),
     now("umask"),
@@ -126,7 +127,6 @@ pub const HANDLER: &[Key] = &[
     now("processes"),
     now("nice"),
     later("stall_after"),
-    later("schema"),
     later("advice"),
     later("contact"),
 ];
@@ -152,6 +152,18 @@ pub(super) const SCHEDULE: &[Key] = &[
     now("dst_fold"),
 ];
 
+pub(super) const INBOX: &[Key] = &[now("path"), now("rescan"), now("settle"), now("types")];
+
+/// The keys of a hook.
+pub(super) const HOOK: &[Key] = &[
+    now("type"),
+    now("secret_file"),
+    now("key_header"),
+    now("rate"),
+    now("max_body"),
+    now("priority"),
+];
+
 /// Every table with its keys.
 pub const KEYS: &[Section] = &[
     Section { path: "", keys: TOP },
@@ -165,4 +177,6 @@ pub const KEYS: &[Section] = &[
     Section { path: "clock", keys: CLOCK },
     Section { path: "handlers.NAME", keys: HANDLER },
     Section { path: "schedules.NAME", keys: SCHEDULE },
+    Section { path: "inbox", keys: INBOX },
+    Section { path: "hooks.NAME", keys: HOOK },
 ];

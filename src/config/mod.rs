@@ -20,6 +20,7 @@ mod reload;
 mod schedules;
 mod sections;
 mod show;
+mod triggers;
 mod watch;
 
 pub(crate) use exec::{EXEC, check_exec};
@@ -35,6 +36,7 @@ pub(crate) use schedules::{
 };
 pub(crate) use sections::{SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use show::{Effective, Origin};
+pub use triggers::{Hook, Inbox};
 pub use watch::{Bell, Watch};
 
 use crate::kernel::ids::Millis;
@@ -73,6 +75,10 @@ pub struct Config {
     pub handlers: BTreeMap<String, Handler>,
     /// `[schedules.NAME]`, by name.
     pub schedules: BTreeMap<String, ScheduleSpec>,
+    /// `[inbox]`; absent means that there is none.
+    pub inbox: Option<Inbox>,
+    /// `[hooks.NAME]`, by name.
+    pub hooks: BTreeMap<String, Hook>,
     /// Where each value came from that is not a default.
     origins: BTreeMap<String, Origin>,
 }
@@ -251,6 +257,8 @@ pub struct Handler {
     pub fatal_exit_codes: Vec<u8>,
     /// Exit statuses that another run may mend; all others but 0 are so too.
     pub retryable_exit_codes: Vec<u8>,
+    /// The file of the JSON Schema that its payloads must fit; absolute.
+    pub schema: Option<PathBuf>,
     /// What it may use, and as whom it runs.
     pub limits: Limits,
 }
@@ -358,6 +366,7 @@ impl Handler {
             rate: None,
             fatal_exit_codes: vec![64, 65, 77, 78],
             retryable_exit_codes: Vec::new(),
+            schema: None,
             limits: Limits::default(),
         }
     }

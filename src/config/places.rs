@@ -1,10 +1,10 @@
 //! Where the config file, the data directory and the socket are: the search order, in one place
 //! for the daemon, its parts, every client and the journal tool, so that they always meet.
 
-use super::Config;
 use super::fault::{ConfigError, Fault};
 use super::sections::{FileConfig, read_places_only, read_text};
 use super::show::Origin;
+use super::{Config, Inbox};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -74,10 +74,11 @@ impl Config {
             None => default_data_dir(around)?,
         };
         let FileConfig { journal, worker, retry, retention, dispatch, log, http, .. } = read;
-        let FileConfig { clock, handlers, schedules, .. } = read;
+        let clock = read.clock;
         if let Some(archive) = &retention.archive {
-            check_archive(archive, &data_dir)?;
+            check_place("retention.archive", archive, &data_dir)?;
         }
+        let inbox = read.inbox.map(|inbox| place_inbox(inbox, &data_dir)).transpose()?;
         Ok(Self {
             file,
             data_dir,
@@ -90,8 +91,10 @@ impl Config {
             log,
             http,
             clock,
-            handlers,
-            schedules,
+            handlers: read.handlers,
+            schedules: read.schedules,
+            inbox,
+            hooks: read.hooks,
             origins,
         })
     }
@@ -347,15 +350,27 @@ const OWN_NAMES: [&str; 12] = [
     "store",
 ];
 
-fn check_archive(archive: &Path, data_dir: &Path) -> Result<(), ConfigError> {
-    let Ok(within) = archive.strip_prefix(data_dir) else { return Ok(()) };
+/// Refuses a file or directory of the user's where midwatch keeps what is its own.
+fn check_place(key: &str, path: &Path, data_dir: &Path) -> Result<(), ConfigError> {
+    let Ok(within) = path.strip_prefix(data_dir) else { return Ok(()) };
     let first = within.components().next();
     let name = first.and_then(|first| first.as_os_str().to_str()).unwrap_or_default();
     if !name.is_empty() && !OWN_NAMES.contains(&name) {
         return Ok(());
     }
-    let what = format!("`retention.archive` is {}, a place of midwatch's own", archive.display());
-    Err(Fault::new(what).with_help("name a file that nothing else writes").into())
+    let what = format!("`{key}` is {}, a place of midwatch's own", path.display());
+    Err(Fault::new(what).with_help("name a place that nothing else writes").into())
+}
+
+/// An inbox with its place, which is the data directory's own where none is named.
+fn place_inbox(mut inbox: Inbox, data_dir: &Path) -> Result<Inbox, ConfigError> {
+    let own = data_dir.join("inbox");
+    if inbox.path.as_os_str().is_empty() {
+        inbox.path = own;
+    } else if inbox.path != own {
+        check_place("inbox.path", &inbox.path, data_dir)?;
+    }
+    Ok(inbox)
 }
 
 fn default_data_dir(around: &Surroundings) -> Result<PathBuf, ConfigError> {

@@ -223,7 +223,7 @@ fn probe<'t>(reader: &mut Reader<'t>, table: &Table<'t>, spec: &ScheduleSpec) {
     }
 }
 
-fn priority(value: &DeValue<'_>) -> Result<i32, String> {
+pub(super) fn priority(value: &DeValue<'_>) -> Result<i32, String> {
     let number = value.as_integer().filter(|integer| integer.radix() == 10);
     let number = number.and_then(|integer| integer.as_str().parse().ok());
     number.ok_or_else(|| format!(" must be a whole number from {} to {}", i32::MIN, i32::MAX))

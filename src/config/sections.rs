@@ -8,11 +8,12 @@ use super::read::{
     Reader, Table, absolute_path, boolean, duration, integer, list, size, text, word,
 };
 use super::schedules::read_schedules;
+use super::triggers::{read_hooks, read_inbox};
 use super::{
     Clock, Dispatch, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention,
     Retry, Worker,
 };
-use super::{Handler, Origin};
+use super::{Handler, Hook, Inbox, Origin};
 use crate::kernel::ids::Millis;
 use crate::kernel::schedule::ScheduleSpec;
 use crate::limits::LEASES_PER_REQUEST_MAX;
@@ -36,6 +37,8 @@ pub(super) struct FileConfig {
     pub(super) clock: Clock,
     pub(super) handlers: BTreeMap<String, Handler>,
     pub(super) schedules: BTreeMap<String, ScheduleSpec>,
+    pub(super) inbox: Option<Inbox>,
+    pub(super) hooks: BTreeMap<String, Hook>,
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
@@ -89,6 +92,8 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     read_clock(&mut reader, &top, &mut config.clock);
     config.handlers = read_handlers(&mut reader, &top, &config.retry);
     config.schedules = read_schedules(&mut reader, &top, &config.handlers);
+    config.inbox = read_inbox(&mut reader, &top, &config.handlers);
+    config.hooks = read_hooks(&mut reader, &top, &config.handlers);
     if reader.faults.is_empty() {
         config.origins = reader.origins;
         Ok(config)

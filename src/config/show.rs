@@ -1,6 +1,6 @@
 //! The values in force, each with where it came from.
 
-use super::{Config, Handler, Limits, Retry};
+use super::{Config, Handler, Hook, Inbox, Limits, Retry};
 use crate::kernel::ids::Millis;
 use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::{Fold, Gap, Plan, ScheduleSpec};
@@ -62,7 +62,7 @@ struct Values<'c> {
 }
 
 impl Config {
-    /// Every value in force, in the order of the document, handlers and schedules last.
+    /// Every value in force, in the order of the document.
     pub fn effective(&self) -> Vec<Effective> {
         let mut values = Values { config: self, all: Vec::new() };
         values.put("data_dir", text(self.data_dir.display().to_string()));
@@ -100,6 +100,10 @@ impl Config {
         }
         for (name, schedule) in &self.schedules {
             values.schedule(&format!("schedules.{}", segment(name)), schedule);
+        }
+        values.inbox(self.inbox.as_ref());
+        for (name, hook) in &self.hooks {
+            values.hook(&format!("hooks.{}", segment(name)), hook);
         }
         values.all
     }
@@ -151,6 +155,31 @@ impl Values<'_> {
         }
     }
 
+    fn inbox(&mut self, inbox: Option<&Inbox>) {
+        let Some(Inbox { path, rescan, settle, types }) = inbox else { return };
+        self.put("inbox.path", text(path.display().to_string()));
+        self.put("inbox.rescan", duration(*rescan));
+        self.put("inbox.settle", duration(*settle));
+        for (name, kind) in types {
+            self.put(&format!("inbox.types.{}", segment(name)), text(kind));
+        }
+    }
+
+    fn hook(&mut self, path: &str, hook: &Hook) {
+        let Hook { kind, secret_file, key_header, rate, max_body, priority } = hook;
+        let values = [
+            ("type", Some(text(kind))),
+            ("secret_file", Some(text(secret_file.display().to_string()))),
+            ("key_header", key_header.as_ref().map(text)),
+            ("rate", Some(text(rate.to_string()))),
+            ("max_body", Some(size(*max_body))),
+            ("priority", priority.map(|priority| Value::Integer(i64::from(priority)))),
+        ];
+        for (key, value) in values {
+            self.put(&format!("{path}.{key}"), value);
+        }
+    }
+
     fn handler(&mut self, path: &str, handler: &Handler) {
         let Handler {
             command,
@@ -167,6 +196,7 @@ impl Values<'_> {
             rate,
             fatal_exit_codes,
             retryable_exit_codes,
+            schema,
             limits,
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
@@ -191,6 +221,8 @@ impl Values<'_> {
         self.put(&format!("{path}.rate"), rate.map(|rate| text(rate.to_string())));
         self.put(&format!("{path}.fatal_exit_codes"), list(fatal_exit_codes, code));
         self.put(&format!("{path}.retryable_exit_codes"), list(retryable_exit_codes, code));
+        let schema = schema.as_ref().map(|path| text(path.display().to_string()));
+        self.put(&format!("{path}.schema"), schema);
         self.limits(path, limits);
     }
 

@@ -68,7 +68,7 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
         "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[inbox]\n[log]\ndir = '/x'\n",
+         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n[log]\ndir = '/x'\n",
         &expect![[r#"
             error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
@@ -76,7 +76,7 @@ fn a_key_of_a_later_version_is_refused_not_ignored() {
               remove it: nothing would act on it
             error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
               remove it: nothing would act on it
-            error: `inbox` is not supported by this version (midwatch.toml, line 8)
+            error: `ping` is not supported by this version (midwatch.toml, line 8)
               remove it: nothing would act on it
             error: `dir` in log is not supported by this version (midwatch.toml, line 10)
               remove it: nothing would act on it
@@ -303,6 +303,23 @@ nice = -5
 command = ["report"]
 max_running = 2
 rate = "10/m"
+[inbox]
+path = "/srv/inbox"
+rescan = "1m"
+settle = "5s"
+[inbox.types]
+images = "fetch_data"
+"day.books" = "report.daily"
+[hooks.deploy]
+type = "fetch_data"
+secret_file = "/srv/secret"
+key_header = "X-Delivery-Id"
+rate = "5/s"
+max_body = "64KiB"
+priority = -1
+[hooks."b.c"]
+type = "report.daily"
+secret_file = "/srv/secret2"
 [retention]
 finished = "2d"
 max_finished = 50
@@ -353,14 +370,14 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         retry.max_lost = 2  # DIR/full.toml:20
-        retention.finished = "2d"  # DIR/full.toml:51
-        retention.max_finished = 50  # DIR/full.toml:52
-        retention.keys = "3h"  # DIR/full.toml:53
-        retention.logs = "2MiB"  # DIR/full.toml:54
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:55
-        retention.max_state = "16MiB"  # DIR/full.toml:56
-        dispatch.promote_after = "5m"  # DIR/full.toml:58
-        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:59
+        retention.finished = "2d"  # DIR/full.toml:68
+        retention.max_finished = 50  # DIR/full.toml:69
+        retention.keys = "3h"  # DIR/full.toml:70
+        retention.logs = "2MiB"  # DIR/full.toml:71
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:72
+        retention.max_state = "16MiB"  # DIR/full.toml:73
+        dispatch.promote_after = "5m"  # DIR/full.toml:75
+        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:76
         log.level = "debug"  # DIR/full.toml:22
         log.format = "json"  # DIR/full.toml:23
         http.socket_group = "midwatch"  # DIR/full.toml:25
@@ -385,6 +402,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:37
+        handlers.fetch_data.schema =   # default
         handlers.fetch_data.user = "ada"  # DIR/full.toml:38
         handlers.fetch_data.group = "ops"  # DIR/full.toml:39
         handlers.fetch_data.umask = "027"  # DIR/full.toml:40
@@ -410,6 +428,7 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".rate = "10/m"  # DIR/full.toml:49
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
+        handlers."report.daily".schema =   # default
         handlers."report.daily".user =   # default
         handlers."report.daily".group =   # default
         handlers."report.daily".umask =   # default
@@ -418,6 +437,23 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".open_files =   # default
         handlers."report.daily".processes =   # default
         handlers."report.daily".nice =   # default
+        inbox.path = "/srv/inbox"  # DIR/full.toml:51
+        inbox.rescan = "1m"  # DIR/full.toml:52
+        inbox.settle = "5s"  # DIR/full.toml:53
+        inbox.types."day.books" = "report.daily"  # DIR/full.toml:56
+        inbox.types.images = "fetch_data"  # DIR/full.toml:55
+        hooks."b.c".type = "report.daily"  # DIR/full.toml:65
+        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:66
+        hooks."b.c".key_header =   # default
+        hooks."b.c".rate = "600/m"  # default
+        hooks."b.c".max_body = "1MiB"  # default
+        hooks."b.c".priority =   # default
+        hooks.deploy.type = "fetch_data"  # DIR/full.toml:58
+        hooks.deploy.secret_file = "/srv/secret"  # DIR/full.toml:59
+        hooks.deploy.key_header = "X-Delivery-Id"  # DIR/full.toml:60
+        hooks.deploy.rate = "5/s"  # DIR/full.toml:61
+        hooks.deploy.max_body = "64KiB"  # DIR/full.toml:62
+        hooks.deploy.priority = -1  # DIR/full.toml:63
     "#]].assert_eq(&shown(&config, dir.path()));
 }
 
@@ -553,6 +589,62 @@ fn an_embedded_handler_has_no_command_and_nothing_that_belongs_to_one() {
               an embedded handler is code of a program of yours, not a command
         "#]],
     );
+}
+
+#[test]
+fn triggers_are_checked_key_by_key() {
+    check_faults(
+        "[handlers.fetch]\ncommand = ['x']\n[inbox]\npath = 'here'\nrescan = '0s'\nsettle = 1\n\
+         [inbox.types]\na = 'fetch'\nb = 'fetsh'\nc = 'exec'\nrejected = 'fetch'\n\
+         '.d' = 'fetch'\n\
+         [hooks.a]\n[hooks.'a/b']\ntype = 'fetch'\n\
+         [hooks.b]\ntype = 'fetch'\nsecret_file = 's'\nkey_header = 'a b'\nrate = '0/m'\n\
+         max_body = '2MiB'\npriority = 'high'\nsecret = 'x'\n",
+        &expect![[r#"
+            error: `inbox.path` must be an absolute path, not `here` (midwatch.toml, line 4)
+            error: `inbox.rescan` must be from 1s to 1d, not 0s (midwatch.toml, line 5)
+            error: `inbox.settle` must be a duration such as "30s", not a number (midwatch.toml, line 6)
+            error: `inbox.types.b`: there is no [handlers.fetsh]; did you mean `fetch`? (midwatch.toml, line 9)
+            error: `inbox.types.c`: there is no [handlers.exec] (midwatch.toml, line 10)
+            error: a directory of the inbox may not be called `rejected` (midwatch.toml, line 11)
+              that is where files are put that no task could be made of
+            error: `.d` cannot be the name of a directory of the inbox (midwatch.toml, line 12)
+              at most 64 letters a-z, digits, `_`, `-` and `.`, a letter or digit first
+            error: `hooks.a` has no `type` (midwatch.toml, line 13)
+              name the type of the tasks that it makes: type = "deploy"
+            error: `hooks.a` has no `secret_file` (midwatch.toml, line 13)
+              name a file with the secret: secret_file = "/etc/midwatch/secret"
+            error: `a/b` cannot be the name of a hook (midwatch.toml, line 14)
+              at most 40 letters a-z, digits, `_`, `-` and `.`, a letter or digit first
+            error: `hooks.b.secret_file` must be an absolute path, not `s` (midwatch.toml, line 18)
+            error: `hooks.b.key_header` must be the name of a header: letters, digits, `-` and `_` (midwatch.toml, line 19)
+            error: `hooks.b.rate`: a rate is a number from 1 to 10000 and /s, /m or /h, such as 10/m (midwatch.toml, line 20)
+            error: `hooks.b.max_body` must be from 1B to 1MiB, not 2MiB (midwatch.toml, line 21)
+            error: `hooks.b.priority` must be a whole number from -2147483648 to 2147483647 (midwatch.toml, line 22)
+            error: unknown key `secret` in hooks.b (midwatch.toml, line 23)
+              known here: type, secret_file, key_header, rate, max_body, priority
+        "#]],
+    );
+}
+
+#[test]
+fn an_inbox_lies_in_the_data_directory_unless_it_is_named_and_never_among_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let file = dir.path().join("own.toml");
+    let named = Named { config: flag(&file), ..Named::default() };
+    let load = |path: &str| {
+        write(&file, &format!("data_dir = '{}'\n[inbox]\n{path}", data.display()));
+        Config::load(&named, &around(dir.path(), 0)).map(|config| config.inbox.unwrap().path)
+    };
+    assert_eq!(load("").unwrap(), data.join("inbox"));
+    assert_eq!(load("path = '/srv/in'\n").unwrap(), Path::new("/srv/in"));
+    let within = |name: &str| load(&format!("path = '{}'\n", data.join(name).display()));
+    assert_eq!(within("inbox").unwrap(), data.join("inbox"));
+    for own in ["journal", "", "inbox/deeper"] {
+        let error = within(own).unwrap_err().to_string();
+        assert!(error.contains("a place of midwatch's own"), "{own}: {error}");
+    }
 }
 
 #[test]

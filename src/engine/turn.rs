@@ -191,7 +191,9 @@ impl<D: Disk> Engine<D> {
     ) -> Result<Option<Result<Answer, Rejection>>, JournalError> {
         let answer = match command {
             Command::Lease { .. } => Ok(Answer::Leased(Vec::new())),
-            Command::Submit(spec) if self.is_known(spec) => return Ok(None),
+            Command::Submit(spec) | Command::SubmitInvalid { spec, .. } if self.is_known(spec) => {
+                return Ok(None);
+            }
             command if command.is_new_work() => Err(Rejection::NoSpace),
             _ => return Ok(None),
         };

@@ -473,6 +473,34 @@ fn the_same_key_returns_the_same_task_and_another_payload_is_refused() {
 }
 
 #[test]
+fn a_task_with_a_payload_that_does_not_fit_is_recorded_and_has_failed() {
+    let mut world = World::new();
+    let spec = TaskSpec { key: Some("hook:a:1".into()), ..TaskSpec::new("fetch", "{}") };
+    let error = "the payload does not fit its schema".into();
+    let command = Command::SubmitInvalid { spec: spec.clone(), error };
+    world.tell(&command);
+    world.tell(&command);
+    world.tell(&Command::Submit(spec));
+    let worker = world.join(1);
+    world.lease(worker, 1);
+    let task = world.state.task(TaskId(1)).unwrap();
+    assert_eq!(
+        task.life.as_ref().unwrap().error.as_deref(),
+        Some("the payload does not fit its schema")
+    );
+    world.expect(expect![[r#"
+        submitted
+        1 PENDING -> FAILED invalid_input
+        = Submitted { task: TaskId(1), existed: false }
+        = Submitted { task: TaskId(1), existed: true }
+        = Submitted { task: TaskId(1), existed: true }
+        worker_joined
+        = Registered(WorkerId(3))
+        = Leased([])
+    "#]]);
+}
+
+#[test]
 fn an_ended_task_runs_again_as_a_new_one_with_its_checkpoint() {
     let mut w = World::new();
     w.submit(|spec| spec.key = Some("k".into()));

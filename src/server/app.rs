@@ -6,8 +6,10 @@ use super::peer::{Access, Doors, Group, Peer, find_group};
 use super::problems::{Failure, invalid};
 use super::rules::Kinds;
 use super::submission::Judge;
+use super::triggers::hooks::{Hooks, Traffic};
+use super::triggers::inbox::Bell;
 use crate::api::Problem;
-use crate::config::Config;
+use crate::config::{Config, Inbox};
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::BODY_BYTES_MAX;
 use axum::body::{Body, Bytes, HttpBody as _};
@@ -51,6 +53,10 @@ pub(crate) struct App {
     pub(crate) about: super::status::About,
     /// Room for large bodies, so that many of them at once cannot use up the memory.
     pub(crate) large: Arc<Semaphore>,
+    /// What is remembered of each hook.
+    pub(crate) traffic: Traffic,
+    /// Wakes the inbox's thread.
+    pub(crate) inbox: Arc<Bell>,
     /// Turns true when the daemon begins to shut down.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -61,17 +67,22 @@ pub(crate) struct Policy {
     pub(crate) kinds: Kinds,
     /// Who may what.
     pub(crate) doors: Doors,
+    /// Who signs webhooks.
+    pub(crate) hooks: Hooks,
+    /// Where files are taken from.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 impl Policy {
-    /// That of a config. Fails when a group is not there, or a type does not take the payload of
-    /// a schedule.
+    /// That of a config. Fails when a group is not there, a schema or a secret is not as it should
+    /// be, or a type does not take the payload of a schedule.
     pub(crate) fn of(config: &Config) -> Result<Self, String> {
         let operate = group(config.http.operate_group.as_ref(), "operate_group")?;
         let owner = rustix::process::geteuid().as_raw();
-        let kinds = Kinds::of(config);
+        let (kinds, hooks) = (Kinds::of(config)?, Hooks::of(config)?);
         super::schedules::check(config, &kinds)?;
-        Ok(Self { kinds, doors: Doors { owner, operate } })
+        let doors = Doors { owner, operate };
+        Ok(Self { kinds, doors, hooks, inbox: config.inbox.clone() })
     }
 
     /// Judges submissions of this peer.
@@ -110,7 +121,9 @@ impl App {
 
     /// Judges the next requests by another one.
     pub(crate) fn put_in_force(&self, policy: Policy) {
+        self.traffic.keep(&policy.hooks);
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        self.inbox.config_changed();
     }
 
     /// Waits until the daemon begins to shut down.

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use tokio::sync::{Notify, oneshot};
@@ -229,6 +229,19 @@ impl Hand {
         Ok(Pending { answer, takes_back: None })
     }
 
+    /// Asks for commands to be carried out, and waits, also for room; only for threads of our own.
+    /// None when the engine's thread has ended.
+    pub(crate) fn ask_patiently(&self, by: Actor, commands: Vec<Command>) -> Option<Answers> {
+        let (to, answers) = sync_channel(1);
+        let from = self.ticket();
+        let look = move |_facts: &Facts<'_>, answers| {
+            Delivery::Other(Box::new(move || drop(to.send(answers))))
+        };
+        let reply = Reply::Seen(Box::new(look));
+        self.send_patiently(Message::Ask { from, by, commands, reply });
+        answers.recv().ok()
+    }
+
     /// Asks for commands to be carried out, and for a look at what is there afterwards.
     pub(crate) fn ask_and_look<T: Send + 'static>(
         &self,
@@ -291,7 +304,6 @@ impl Hand {
 mod tests {
     use super::*;
     use crate::limits::INPUTS_QUEUED_MAX;
-    use std::sync::mpsc::sync_channel;
 
     #[test]
     fn a_full_queue_is_busy_and_nothing_waits() {

@@ -18,6 +18,8 @@ struct News {
     restart: Vec<String>,
     /// Children that keep ending, by name, with how they ended.
     parked: BTreeMap<String, String>,
+    /// What stands in the way of the inbox.
+    inbox: Option<String>,
 }
 
 impl House {
@@ -44,6 +46,11 @@ impl House {
             (Some("well"), Some(name), None) => self.news(|news| drop(news.parked.remove(name))),
             _ => tracing::debug!(line, "the supervisor said something unknown"),
         }
+    }
+
+    /// Notes what stands in the way of the inbox.
+    pub(crate) fn note_inbox(&self, trouble: Option<String>) {
+        self.news(|news| news.inbox = trouble);
     }
 
     /// Whether the config's last reading was taken.
@@ -79,6 +86,10 @@ impl House {
             if !news.restart.is_empty() {
                 let keys = news.restart.join(", ");
                 let what = format!("these keys of the config wait for a restart: {keys}");
+                points.push(point(false, what, "midwatch config show"));
+            }
+            if let Some(why) = &news.inbox {
+                let what = format!("the inbox takes nothing: {why}");
                 points.push(point(false, what, "midwatch config show"));
             }
             points

@@ -2,6 +2,7 @@
 
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
+use super::triggers::hooks;
 use super::{events, logs, schedules, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
@@ -58,6 +59,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/schedules/{name}/{verb}", post(schedules::order))
         .route("/v1/workers", post(workers::register).get(workers::list))
         .route("/v1/workers/{id}/{verb}", post(workers::call))
+        .route("/v1/hooks/{name}", post(hooks::receive))
         .route("/v1/events", get(events::events))
         .route("/v1/status", get(status::status))
         .route("/healthz", get(health))

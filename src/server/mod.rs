@@ -5,7 +5,8 @@
 //! through an input, and decides nothing about one.
 //!
 //! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
-//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs. Every queue between them is bounded; a full one answers
+//! what dead workers left; `snapshot`; `remains`, which sees to archive and logs; `inbox`, which takes
+//! files and hears of them through `notify-rs inotify loop`. Every queue between them is bounded; a full one answers
 //! "busy".
 
 #[cfg(feature = "sim")]
@@ -37,12 +38,14 @@ mod replay;
 mod rules;
 mod run;
 mod schedules;
+mod schema;
 mod socket;
 mod stall;
 mod status;
 mod submission;
 mod tasks;
 mod timekeeping;
+mod triggers;
 mod types;
 mod views;
 mod watches;
@@ -50,6 +53,6 @@ mod workers;
 
 pub use limits::{check_names, limits_of};
 pub use reload::{Reload, check};
-pub use rules::{EXEC, journal_options, rules_from};
+pub use rules::{EXEC, check_files, journal_options, rules_from};
 pub use run::{ServerError, ServerOptions, run};
 pub use views::{history_view, task_view, worker_view};

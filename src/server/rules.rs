@@ -1,10 +1,16 @@
 //! What the config means to the layers below: rules for decisions, options for the journal, and
 //! the types that may be submitted.
 
+use super::problems::Failure;
+use super::schema::Schema;
+use super::submission::no_such_type;
+use super::triggers::hooks::Hooks;
 use crate::config::{self, Config};
 use crate::journal;
+use crate::kernel::Command;
 use crate::kernel::ids::Millis;
 use crate::kernel::rules::{KindRules, Retention, RetryPolicy, Rules};
+use crate::kernel::task::TaskSpec;
 use crate::kernel::task_type::Bounds;
 use crate::kernel::text::Text;
 use std::collections::BTreeMap;
@@ -78,8 +84,15 @@ pub fn journal_options(config: &Config) -> journal::Options {
     }
 }
 
+/// Whether every file that the config names can be read and is what it should be: schemas of
+/// handlers, secrets of hooks.
+pub fn check_files(config: &Config) -> Result<(), String> {
+    Kinds::of(config)?;
+    Hooks::of(config).map(drop)
+}
+
 /// What a submission takes from its type when it says nothing else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Kind {
     /// The name, shared by all tasks of the type.
     pub(crate) name: Text,
@@ -87,6 +100,8 @@ pub(crate) struct Kind {
     pub(crate) max_retry: u32,
     /// Longest run.
     pub(crate) timeout: Option<Millis>,
+    /// What its payloads must fit.
+    schema: Option<Schema>,
 }
 
 /// The types that may be submitted.
@@ -96,22 +111,66 @@ pub(crate) struct Kinds {
 }
 
 impl Kinds {
-    /// Those of a config, and `exec`.
-    pub(crate) fn of(config: &Config) -> Self {
-        let handlers = config.handlers.iter();
-        let handlers =
-            handlers.map(|(name, handler)| (name.as_str(), &handler.retry, handler.timeout));
-        let all = handlers.chain([(EXEC, &config.retry, None)]);
-        let kinds = all.map(|(name, retry, timeout)| {
-            let kind = Kind { name: name.into(), max_retry: retry.max_retry, timeout };
-            (name.to_owned(), kind)
-        });
-        Self { kinds: kinds.collect() }
+    /// Those of a config, and `exec`. Reads the schemas that handlers name; fails when one is
+    /// missing or no schema.
+    pub(crate) fn of(config: &Config) -> Result<Self, String> {
+        let exec = Kind {
+            name: EXEC.into(),
+            max_retry: config.retry.max_retry,
+            timeout: None,
+            schema: None,
+        };
+        let mut kinds = BTreeMap::from([(EXEC.to_owned(), exec)]);
+        for (name, handler) in &config.handlers {
+            let schema = handler.schema.as_deref().map(Schema::read).transpose();
+            let kind = Kind {
+                name: name.as_str().into(),
+                max_retry: handler.retry.max_retry,
+                timeout: handler.timeout,
+                schema: schema.map_err(|why| format!("`handlers.{name}.schema`: {why}"))?,
+            };
+            kinds.insert(name.clone(), kind);
+        }
+        Ok(Self { kinds })
+    }
+
+    /// Passes a payload, as JSON text, that fits the schema of its type, or says where it does not
+    /// and what was expected. A type without a schema, or without a handler, takes any.
+    pub(crate) fn check_payload(&self, kind: &str, payload: &str) -> Result<(), String> {
+        let schema = self.get(kind).and_then(|kind| kind.schema.as_ref());
+        schema.map_or(Ok(()), |schema| schema.check(payload))
     }
 
     /// The type with that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Kind> {
         self.kinds.get(name)
+    }
+
+    /// What a trigger asks for: a task of a type with this payload, whose rest the type says.
+    pub(crate) fn order(
+        &self,
+        kind: &str,
+        payload: Text,
+        priority: Option<i32>,
+        key: Option<Text>,
+    ) -> Result<Command, Failure> {
+        let Some(known) = self.get(kind) else { return Err(no_such_type(kind, self)) };
+        let spec = TaskSpec::new(known.name.clone(), payload);
+        Ok(self.recorded(TaskSpec {
+            priority: priority.unwrap_or(spec.priority),
+            max_retry: known.max_retry,
+            timeout: known.timeout,
+            key,
+            ..spec
+        }))
+    }
+
+    /// What a trigger asks for, recorded also where its payload does not fit.
+    pub(crate) fn recorded(&self, spec: TaskSpec) -> Command {
+        match self.check_payload(&spec.kind, &spec.payload) {
+            Ok(()) => Command::Submit(spec),
+            Err(why) => Command::SubmitInvalid { spec, error: why.into() },
+        }
     }
 
     /// The names of all types that the config defines.

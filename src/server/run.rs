@@ -14,6 +14,8 @@ use super::rules::{journal_options, rules_from};
 use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
+use super::triggers::hooks::Traffic;
+use super::triggers::inbox;
 use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
 use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
@@ -50,6 +52,9 @@ const DESCRIPTORS_KEPT: usize = 512;
 
 /// A turn of the engine that takes longer than this is stuck.
 const TURN_TIME_MAX: Millis = Millis::secs(60);
+
+/// Longest wait for the inbox's thread when the daemon goes away.
+const INBOX_CLOSING_TIME: Duration = Duration::from_secs(5);
 
 /// What the server is started with.
 #[derive(Debug)]
@@ -328,6 +333,7 @@ async fn serve(
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
+    let inbox_ended = start_inbox(&app).map_err(no_runtime)?;
     let core = (opened.engine, opened.clock, opened.arranging);
     let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
@@ -356,11 +362,16 @@ async fn serve(
         () = told_to_stop(orders.lifeline, orders.signals, &house.house) => {
             tracing::info!("stopping");
             close.send_replace(true);
+            house.inbox.close();
             tokio::select! {
                 ended = &mut ended => return outcome(ended),
                 served = &mut serving => served.map_err(no_runtime)?,
             }
         }
+    }
+    // Its files are safe wherever it stops; but another daemon must not find it at work.
+    if tokio::time::timeout(INBOX_CLOSING_TIME, inbox_ended).await.is_err() {
+        tracing::warn!("the inbox did not stop in time");
     }
     tokio::task::spawn_blocking(move || hand.send_patiently(Message::Stop));
     outcome(ended.await)
@@ -406,6 +417,8 @@ fn app(
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),
         about,
+        traffic: Traffic::default(),
+        inbox: Arc::default(),
         large: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         closing,
     }))
@@ -441,6 +454,16 @@ fn start_helpers(hand: &Hand, ground: Ground, remains: Remains) -> io::Result<He
     let back = hand.clone();
     start_thread("remains", move || remains::keeper(&jobs, &back, &remains))?;
     Ok(Helpers { sweeper, snapshots, remains: keeper })
+}
+
+fn start_inbox(app: &Arc<App>) -> io::Result<oneshot::Receiver<()>> {
+    let (done, ended) = oneshot::channel();
+    let app = Arc::clone(app);
+    start_thread("inbox", move || {
+        inbox::keeper(&app);
+        drop(done);
+    })?;
+    Ok(ended)
 }
 
 fn start_engine(

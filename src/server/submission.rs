@@ -16,7 +16,7 @@ use serde::Deserialize;
 pub(crate) const MAX_RETRY_MAX: u32 = 1_000_000;
 
 /// Beginnings of the keys that the daemon itself gives.
-const RESERVED_KEYS: &[&str] = &["schedule:"];
+const RESERVED_KEYS: &[&str] = &["schedule:", HOOK_KEYS, INBOX_KEYS];
 
 /// What a submission is judged by.
 pub(crate) struct Judge<'a> {
@@ -31,6 +31,15 @@ pub(crate) struct Judge<'a> {
 impl Judge<'_> {
     /// The spec of one submission, from its JSON.
     pub(crate) fn spec(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
+        let spec = self.spec_of_any_payload(json)?;
+        match self.kinds.check_payload(&spec.kind, &spec.payload) {
+            Ok(()) => Ok(spec),
+            Err(why) => Err(Failure(Problem::new(Code::InvalidPayload, why))),
+        }
+    }
+
+    /// The same, whether or not the payload fits the schema of its type.
+    pub(crate) fn spec_of_any_payload(&self, json: &[u8]) -> Result<TaskSpec, Failure> {
         let request: SubmitRequest = parse(json)?;
         let SubmitRequest {
             kind,
@@ -113,6 +122,12 @@ pub(crate) fn check_max_retry(max_retry: u32) -> Result<u32, Failure> {
     }
     Ok(max_retry)
 }
+
+/// How keys begin that webhooks make.
+pub(crate) const HOOK_KEYS: &str = "hook:";
+
+/// How keys begin that files in the inbox make.
+pub(crate) const INBOX_KEYS: &str = "inbox:";
 
 fn check_key(key: String) -> Result<Text, Failure> {
     if key.is_empty() || NAME_BYTES_MAX < key.len() {
@@ -215,7 +230,7 @@ mod tests {
     }
 
     fn spec_as(access: Access, json: &str) -> Result<TaskSpec, Problem> {
-        let kinds = Kinds::of(&config());
+        let kinds = Kinds::of(&config()).unwrap();
         let doors = Doors { owner: 900, operate: None };
         let judge = Judge { kinds: &kinds, peer: Peer { uid: 7, access }, doors: &doors };
         judge.spec(json.as_bytes()).map_err(|Failure(problem)| problem)
@@ -313,6 +328,28 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_that_breaks_the_schema_of_its_type_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("fetch.schema.json");
+        #[expect(clippy::disallowed_methods, reason = "a test's own file")]
+        std::fs::write(&file, r#"{"required":["page"]}"#).unwrap();
+        let mut config = config();
+        config.handlers.get_mut("fetch_data").unwrap().schema = Some(file.clone());
+        let kinds = Kinds::of(&config).unwrap();
+        let doors = Doors { owner: 900, operate: None };
+        let peer = Peer { uid: 7, access: Access::Submit };
+        let judge = Judge { kinds: &kinds, peer, doors: &doors };
+        assert!(judge.spec(br#"{"type":"fetch_data","payload":{"page":1}}"#).is_ok());
+        let Failure(problem) = judge.spec(br#"{"type":"fetch_data","payload":{}}"#).unwrap_err();
+        assert_eq!(problem.code, Code::InvalidPayload);
+        assert!(problem.detail.contains("\"page\""), "{}", problem.detail);
+        assert_eq!(kinds.check_payload("exec", "{}"), Ok(()));
+        std::fs::remove_file(&file).unwrap();
+        let why = Kinds::of(&config).unwrap_err();
+        assert!(why.starts_with("`handlers.fetch_data.schema`: the schema /"), "{why}");
+    }
+
+    #[test]
     fn ad_hoc_commands_are_for_the_daemons_own_user() {
         let json = r#"{"type":"exec","payload":{"argv":["/bin/true"],"cwd":"/"}}"#;
         assert!(spec_as(Access::Own, json).is_ok());
@@ -337,6 +374,8 @@ mod tests {
             (r#""key":"schedule:nightly:7""#, "`schedule:`"),
             (r#""after":[1],"after_any":[2]"#, "exclude"),
             (r#""after":["x"]"#, "invalid type"),
+            (r#""key":"hook:a:1""#, "`key`"),
+            (r#""key":"inbox:""#, "`key`"),
         ] {
             let problem = refusal(&format!(r#"{{"type":"fetch_data",{fields}}}"#));
             assert!(problem.detail.contains(word), "{fields}: {}", problem.detail);

@@ -26,6 +26,14 @@ use std::fmt;
 pub enum Command {
     /// A new task.
     Submit(TaskSpec),
+    /// A new task whose payload does not fit its handler, from where nobody hears a refusal: it is
+    /// recorded, and has FAILED.
+    SubmitInvalid {
+        /// What was wanted.
+        spec: TaskSpec,
+        /// What does not fit.
+        error: Text,
+    },
     /// Something about a task that exists.
     Act {
         /// The task.
@@ -437,6 +445,7 @@ pub fn decide(
     let ask = Ask { state, rules, now };
     match command {
         Command::Submit(spec) => ask.submit(spec),
+        Command::SubmitInvalid { spec, error } => ask.submit_invalid(spec, error),
         Command::Act { task, verb, max_retry, fresh } => ask.act(*task, *verb, *max_retry, *fresh),
         Command::Edit { task, edit } => ask.edit(*task, edit),
         Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
@@ -473,6 +482,7 @@ impl Command {
         matches!(
             self,
             Self::Submit(_)
+                | Self::SubmitInvalid { .. }
                 | Self::Act { verb: Verb::Retry, .. }
                 | Self::Fire(_)
                 | Self::ActOnSchedule {
@@ -501,6 +511,7 @@ impl Command {
             | Self::Bury(_)
             | Self::Forget(_) => Some(Actor::Daemon),
             Self::Submit(_)
+            | Self::SubmitInvalid { .. }
             | Self::Act { .. }
             | Self::Edit { .. }
             | Self::ActOnType { .. }

@@ -3,10 +3,11 @@
 
 use super::{Answer, Ask, Change, Decision, Edit, NextRun, Rejection, moved, stronger};
 use crate::defect::Defect;
-use crate::kernel::event::{Edited, Event, Forgotten, Hurried, StopRequested, Submitted};
+use crate::kernel::event::{Edited, Event, Forgotten, Hurried, Moved, StopRequested, Submitted};
 use crate::kernel::ids::{LifeTime, Millis, TaskId};
-use crate::kernel::status::{Status, Stop};
+use crate::kernel::status::{Reason, Status, Stop};
 use crate::kernel::task::{Task, TaskSpec};
+use crate::kernel::text::Text;
 use crate::kernel::verdict::{Verb, Verdict, verdict};
 use std::collections::BTreeSet;
 
@@ -17,6 +18,22 @@ impl<'a> Ask<'a> {
             return same_submission(known, spec);
         }
         self.new_task(spec.clone())
+    }
+
+    /// It stands in the same frame PENDING and then FAILED, so nothing can have been dispatched.
+    pub(super) fn submit_invalid(
+        self,
+        spec: &TaskSpec,
+        error: &Text,
+    ) -> Result<Decision, Rejection> {
+        let Decision { mut events, answer } = self.submit(spec)?;
+        if let Answer::Submitted { task, existed: false } = answer {
+            // What it would have waited for, and how that ended, is nothing to it.
+            events.truncate(1);
+            let (to, reason, error) = (Status::Failed, Reason::InvalidInput, Some(error.clone()));
+            events.push(Event::Moved(Moved { task, to, reason, wait: None, error }));
+        }
+        Ok(Decision { events, answer })
     }
 
     fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {

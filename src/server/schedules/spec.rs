@@ -61,13 +61,14 @@ pub(super) fn read(
 }
 
 /// Passes the payload of a schedule, of the config or of a request.
-pub(super) fn check_payload(_kinds: &Kinds, spec: &ScheduleSpec) -> Result<(), Failure> {
+pub(super) fn check_payload(kinds: &Kinds, spec: &ScheduleSpec) -> Result<(), Failure> {
     check_json("payload", &spec.payload, PAYLOAD_BYTES_MAX)?;
     if &*spec.kind == EXEC {
         check_exec(&spec.payload).map_err(|why| Problem::new(Code::InvalidPayload, why))?;
     }
-    // The schema of the type is asked here, once there is one: `_kinds` knows it.
-    Ok(())
+    kinds
+        .check_payload(&spec.kind, &spec.payload)
+        .map_err(|why| Problem::new(Code::InvalidPayload, why).into())
 }
 
 /// Passes a schedule whose times there are.

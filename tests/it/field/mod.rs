@@ -22,4 +22,5 @@ mod schedules;
 mod silent;
 mod stops;
 mod surroundings;
+mod triggers;
 mod types;

@@ -7,4 +7,5 @@ mod misuse;
 mod places;
 mod schedules;
 mod tasks;
+mod triggers;
 mod workers;
