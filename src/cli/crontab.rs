@@ -1,8 +1,8 @@
 //! A crontab, read as cron reads it: fields, nicknames, variables, `%`, and in the system's form
 //! the user. Nothing is asked and nothing is done here.
 
-use crate::config::check_times;
-use crate::kernel::schedule::{Plan, ScheduleSpec};
+use crate::config::{check_times, cron_plan};
+use crate::kernel::schedule::ScheduleSpec;
 use std::collections::BTreeMap;
 
 /// The shell of a crontab that names none.
@@ -102,7 +102,7 @@ pub(crate) fn parse(text: &str, form: Form) -> Crontab {
             variables.insert(name, value);
             continue;
         }
-        match entry(text, form) {
+        match entry(text, form, zone.as_deref()) {
             Ok(entry) => {
                 let (zone, variables) = (zone.clone(), variables.clone());
                 crontab.entries.push(Entry { line, zone, variables, ..entry });
@@ -147,7 +147,7 @@ fn variable(text: &str) -> Option<(String, String)> {
 }
 
 /// A line with times and a command; its number, zone and variables are still to come.
-fn entry(text: &str, form: Form) -> Result<Entry, String> {
+fn entry(text: &str, form: Form, zone: Option<&str>) -> Result<Entry, String> {
     let (cron, rest) = if text.starts_with('@') { nickname(text)? } else { fields(text)? };
     let (user, rest) = match form {
         Form::User => (None, rest),
@@ -160,9 +160,9 @@ fn entry(text: &str, form: Form) -> Result<Entry, String> {
     if command.is_empty() {
         return Err("there is no command after the times".to_owned());
     }
-    check(&cron)?;
-    let (variables, zone, line) = (BTreeMap::new(), None, 0);
-    Ok(Entry { line, user, cron, zone, variables, command, input, source: text.trim().to_owned() })
+    check(&cron, zone)?;
+    let (variables, line, source) = (BTreeMap::new(), 0, text.trim().to_owned());
+    Ok(Entry { line, user, cron, zone: None, variables, command, input, source })
 }
 
 /// The next word, and what follows it.
@@ -219,12 +219,16 @@ fn split_input(text: &str) -> (String, Option<String>) {
     (command, input)
 }
 
-fn check(cron: &str) -> Result<(), String> {
-    if cron == "@reboot" {
-        return Ok(());
+/// Passes times that can be planned; of a zone it matters whether there is one, also at `@reboot`.
+fn check(cron: &str, zone: Option<&str>) -> Result<(), String> {
+    let mut spec = ScheduleSpec::new("exec", cron_plan(cron));
+    if let Some(zone) = zone {
+        spec.zone = zone.into();
     }
-    let spec = ScheduleSpec::new("exec", Plan::Cron(cron.into()));
-    check_times(&spec).map_err(|bad| format!("`{cron}`: {}", bad.error.why))
+    check_times(&spec).map_err(|bad| match bad.error.key {
+        "cron" => format!("`{cron}`: {}", bad.error.why),
+        _ => bad.error.why,
+    })
 }
 
 #[cfg(test)]
@@ -308,6 +312,7 @@ mod tests {
             ("0 0 30 2 * x", "no date matches"),
             ("hello", "no hour"),
             ("5/15 * * * * x", "minute"),
+            ("CRON_TZ=Mars/Base\n0 3 * * * x", "no time zone `Mars/Base`"),
             ("0 0 * * * %input", "no command"),
         ] {
             match one(line) {

@@ -92,11 +92,19 @@ pub(super) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         let user = entry.user.as_ref().or(args.user.as_ref());
         match ground.home(user) {
             Ok(home) => {
-                let mut line = Taken::of(name, &entry, &ground);
-                if !args.dry_run {
-                    line.changed = Some(send(&line, &entry, &home, &ground, session)?);
+                let line = Taken::of(name, &entry, &ground);
+                let sent = (!args.dry_run).then(|| send(&line, &entry, &home, &ground, session));
+                match sent.transpose() {
+                    Ok(changed) => taken.push(Taken { changed, ..line }),
+                    // Without a daemon the others fare no better.
+                    Err(gone) if [exit::UNREACHABLE, exit::UNKNOWN].contains(&gone.code()) => {
+                        return Err(gone);
+                    }
+                    Err(refusal) => {
+                        let what = refusal.what().to_owned();
+                        refused.push(Told { line: entry.line, what, help: None });
+                    }
                 }
-                taken.push(line);
             }
             Err(what) => {
                 let help = Some(ground.handler(&name, &entry, user));

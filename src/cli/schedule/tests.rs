@@ -384,3 +384,48 @@ fn lines_for_another_user_come_back_with_the_config_that_runs_them() {
     assert_eq!(config["schedules"][name]["cron"].as_str(), Some("17 * * * *"));
     assert!(said.contains("line 2: there is no user `no-such-user`"), "{said}");
 }
+
+// spec: TIM-143
+#[test]
+fn a_line_that_the_daemon_refuses_stops_no_other_and_an_absent_daemon_stops_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("two.cron");
+    samples::write(&file, "@daily first\n@daily second\n");
+    let path = file.to_str().unwrap();
+    let dry = samples::play_words(&["schedule", "import-crontab", "--dry-run", path], &[]);
+    let name = |line: usize| dry.out.lines().nth(line).unwrap().split_whitespace().nth(1).unwrap();
+    let me = crate::process::identity_of(&rustix::process::geteuid().as_raw().to_string(), None);
+    let (user, home) = me.unwrap().entry.unwrap();
+    let home = home.display();
+    let asked = |line: usize, command: &str| {
+        format!(
+            r#"POST /v1/schedules/{} {{"type":"exec","payload":{{"argv":["/usr/bin/env","HOME={home}","LOGNAME={user}","PATH=/usr/bin:/bin","SHELL=/bin/sh","/bin/sh","-c","{command}"],"cwd":"{home}"}},"cron":"0 0 * * *","timezone":"ZONE","max_retry":0,"replace":true}}"#,
+            name(line)
+        )
+    };
+    let zone =
+        samples::play_words(&["schedule", "import-crontab", "--dry-run", "--json", path], &[]);
+    let zone: serde_json::Value = serde_json::from_str(&zone.out).unwrap();
+    let zone = zone["schedules"][0]["timezone"].as_str().unwrap().to_owned();
+    let problem =
+        |code| serde_json::to_string(&crate::api::Problem::new(code, "there is no room")).unwrap();
+    let play = |code| {
+        let nobody = serde_json::to_string(&crate::cli::status::tests::status()).unwrap();
+        let nobody = nobody.replace("\"pid\":99", "\"pid\":4294967295");
+        let list =
+            serde_json::to_string(&Schedules { schedules: vec![], refused: vec![] }).unwrap();
+        let first = asked(1, "first").replace("ZONE", &zone);
+        let second = asked(2, "second").replace("ZONE", &zone);
+        let mut answers = vec![("GET /v1/status", nobody), (first.as_str(), problem(code))];
+        if code != crate::api::Code::ShuttingDown {
+            answers.push((second.as_str(), acted(true, None)));
+            answers.push(("GET /v1/schedules", list));
+        }
+        samples::play_words(&["schedule", "import-crontab", path], &answers)
+    };
+    let played = play(crate::api::Code::OverLimit);
+    assert_eq!(played.code, 1, "{played}");
+    assert!(played.err.contains("line 1: there is no room"), "{played}");
+    assert!(played.out.contains("second") && !played.out.contains("first"), "{played}");
+    assert_eq!(play(crate::api::Code::ShuttingDown).code, 5);
+}
