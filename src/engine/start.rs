@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// After a start that may have lost ids already handed out, the next one is this much larger.
 const SKIP: u64 = 1 << 20;
 
-/// A shorter absence is none.
+/// A shorter absence is none, and a smaller step.
 const ABSENCE_MIN: Millis = Millis::secs(1);
 
 /// What the host knows when the engine starts.
@@ -60,6 +60,7 @@ impl<D: Disk> Engine<D> {
         let skips = skipped_ahead && !Defect::ReuseTaskIds.is_on();
         let next_task = TaskId(known.saturating_add(if skips { SKIP } else { 0 }));
         let jump = self.absence(now);
+        let stepped = stepped.or_else(|| self.put_back(now));
         let started = Started { version, boot_id, boot_clock, next_task, jump };
         self.record(vec![Event::Started(started)], &Actor::Daemon, now)?;
         for (worker, reason) in dead {
@@ -92,6 +93,13 @@ impl<D: Disk> Engine<D> {
         let from = self.state.head().wall;
         let long = from.after(ABSENCE_MIN) <= now.wall && self.rules.plausible_since <= from;
         long.then_some(Jump { from, to: now.wall })
+    }
+
+    /// A wall clock that shows less than the last record is a step that nobody saw: after a reboot
+    /// there is no other clock to tell it.
+    fn put_back(&self, now: Moment) -> Option<(Timestamp, Timestamp)> {
+        let last = self.state.head().wall;
+        (now.wall.after(ABSENCE_MIN) <= last).then_some((last, now.wall))
     }
 
     /// After a reboot nothing of an attempt can live: no sweep is needed.

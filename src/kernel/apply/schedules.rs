@@ -15,6 +15,31 @@ use crate::kernel::text::Text;
 use crate::limits::AHEAD_MAX;
 use std::collections::{BTreeMap, BTreeSet};
 
+impl Schedule {
+    /// What is planned after `wall` is open, but for what has a run (`runs` among them) or waits for
+    /// one.
+    fn reopen(&mut self, wall: Timestamp, mut runs: BTreeSet<Timestamp>) {
+        let waiting = self.queued.iter().filter(|fire| fire.manual.is_none());
+        runs.extend(waiting.map(|fire| fire.planned));
+        runs.extend(self.ahead.iter().copied());
+        let ahead = runs.into_iter().filter(|planned| wall < *planned);
+        self.ahead = ahead.take(AHEAD_MAX).collect();
+        self.decided = wall;
+        self.look_past_runs();
+    }
+
+    /// The next planned time may be one that was fired before the clock was put back.
+    fn look_past_runs(&mut self) {
+        while self.ahead.front().is_some_and(|at| *at <= self.decided) {
+            self.ahead.pop_front();
+        }
+        if !self.ahead.is_empty() && self.next.is_some() && !self.spec.plan.is_elapsed() {
+            self.next = Some(self.decided);
+            self.look = Some(true);
+        }
+    }
+}
+
 impl State {
     /// Changes one schedule and whatever is derived from it.
     fn change_schedule(&mut self, name: &str, change: impl FnOnce(&mut Schedule)) -> Applied {
@@ -64,20 +89,22 @@ pub(super) fn set(state: &mut State, stamp: &Stamp, event: &ScheduleSet) -> Appl
     } else if *keeps == Some(true) {
         return Err(unfit(format!("there is no schedule {name} whose times it could keep")));
     }
+    // Where the clock was put back, what ran must not run again under other times.
+    let back = old.as_ref().is_some_and(|old| stamp.wall < old.decided) && *keeps != Some(true);
+    let runs = if back { runs_after(state, stamp.wall).remove(name) } else { None };
     let spec = Shared::new(spec.clone());
     let fresh =
         || Schedule { decided: stamp.wall, ..Schedule::new(name.clone(), spec.clone(), *origin) };
     let mut schedule = old.map_or_else(fresh, |old| (*old).clone());
-    if *keeps != Some(true) {
-        schedule.decided = stamp.wall;
-        schedule.look = None;
-        schedule.ahead.clear();
-    }
     schedule.spec = spec;
+    schedule.next = *next;
+    if *keeps != Some(true) {
+        schedule.look = None;
+        schedule.reopen(stamp.wall, runs.unwrap_or_default());
+    }
     schedule.origin = *origin;
     schedule.since = stamp.wall;
     schedule.by = stamp.by.clone();
-    schedule.next = *next;
     state.index.insert_schedule(&schedule);
     state.schedules.insert(name.clone(), Shared::new(schedule));
     Ok(())
@@ -114,6 +141,7 @@ pub(super) fn resumed(state: &mut State, stamp: &Stamp, event: &ScheduleResumed)
         schedule.paused = None;
         schedule.next = *next;
         schedule.decided = schedule.decided.max(stamp.wall);
+        schedule.look_past_runs();
     })
 }
 
@@ -164,7 +192,9 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
     let mut ahead = if *reopens == Some(true) { runs_after(state, *to) } else { BTreeMap::new() };
     state.change_schedules(|schedule| {
         if schedule.spec.plan.is_elapsed() {
-            schedule.next = schedule.next.map(moved);
+            // A fire at the start of the host is due at once, whatever the clock shows.
+            let boot = schedule.spec.plan == Plan::Boot;
+            schedule.next = schedule.next.map(|at| if boot { *to } else { moved(at) });
             schedule.decided = moved(schedule.decided);
         } else if *first_set == Some(true) && schedule.decided <= *from {
             if matches!(schedule.spec.plan, Plan::Cron(_)) && schedule.paused.is_none() {
@@ -172,14 +202,13 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
                 schedule.next = Some(*to);
                 schedule.look = Some(true);
             }
-        } else if *reopens == Some(true) && *to < schedule.decided && schedule.paused.is_none() {
-            let mut fired = ahead.remove(&schedule.name).unwrap_or_default();
-            fired.extend(schedule.ahead.iter().copied());
-            schedule.ahead = fired.into_iter().take(AHEAD_MAX).collect();
-            schedule.decided = *to;
+        } else if *reopens == Some(true) && *to < schedule.decided {
+            schedule.reopen(*to, ahead.remove(&schedule.name).unwrap_or_default());
             schedule.since = schedule.since.min(*to);
-            schedule.next = Some(*to);
-            schedule.look = Some(true);
+            if schedule.paused.is_none() {
+                schedule.next = Some(*to);
+                schedule.look = Some(true);
+            }
         }
     });
     state.seen.wall = *to;

@@ -78,7 +78,8 @@ impl<'a> Ask<'a> {
             }
             ScheduleAct::Resume => {
                 let schedule = self.schedule(name)?;
-                let next = self.first_planned(&schedule.spec)?;
+                let from = self.now.wall.max(schedule.decided);
+                let next = self.first_planned(&schedule.spec, from)?;
                 let resumed = ScheduleResumed { name: name.clone(), next };
                 schedule.paused.is_some().then_some(Event::ScheduleResumed(resumed))
             }
@@ -113,19 +114,23 @@ impl<'a> Ask<'a> {
         let next = match kept {
             Some(old) => old.next,
             None if old.is_some_and(|old| old.paused.is_some()) => None,
-            None => self.first_planned(spec)?,
+            None => self.first_planned(spec, self.now.wall)?,
         };
         let keeps = kept.is_some().then_some(true);
         let (name, spec) = (name.clone(), spec.clone());
         Ok(Some(Event::ScheduleSet(ScheduleSet { name, spec, origin, next, keeps })))
     }
 
-    /// The first planned time from now on of a schedule that begins now.
-    fn first_planned(self, spec: &ScheduleSpec) -> Result<Option<Timestamp>, Rejection> {
+    /// The first planned time after `from` of a schedule that begins now.
+    fn first_planned(
+        self,
+        spec: &ScheduleSpec,
+        from: Timestamp,
+    ) -> Result<Option<Timestamp>, Rejection> {
         let times = spec.times().map_err(Rejection::BadTimes)?;
         Ok(match (&spec.plan, times) {
             (Plan::Every(span, _), _) => Some(self.now.wall.after(*span)),
-            (_, times) => times.next(self.now.wall),
+            (_, times) => times.next(from),
         })
     }
 
@@ -153,8 +158,8 @@ impl<'a> Ask<'a> {
         Ok(turn.decision(schedule, walk.at))
     }
 
-    /// What is longer ago than the grace is missed. What comes only once, or is not planned ahead,
-    /// is never given up for its age.
+    /// What is longer ago than the grace is missed. What is not planned ahead is never given up for
+    /// its age.
     fn miss(self, schedule: &Schedule, walk: &mut Walk<'_>, turn: &mut Turn) {
         if matches!(walk.times, Times::Unplanned) {
             return;
@@ -338,15 +343,17 @@ impl<'a> Ask<'a> {
     }
 
     /// A step back into a stretch that nobody lived through shows that the clock was wrong when it
-    /// was there: what was decided in it without a run is open again.
+    /// was there: what was decided in it without a run is open again. It may go by way of a clock
+    /// that shows nothing plausible, as after a boot without a battery.
     pub(super) fn step_clock(self, from: Timestamp, to: Timestamp) -> Decision {
         let jump = self.state.head().jump;
         let plausible = |at: Timestamp| self.rules.plausible_since <= at;
-        let back = to < from && plausible(to);
+        let back = plausible(to) && (to < from || !plausible(from));
         let unborn = || self.state.schedules().any(|schedule| to < schedule.since);
         let reopens = back && (jump.is_some_and(|jump| to < jump.to) || unborn());
         let jump = if from < to {
-            plausible(from).then_some(Jump { from, to })
+            // A clock that was never set says nothing of the time before.
+            Some(Jump { from: from.max(self.rules.plausible_since), to }).filter(|_| plausible(to))
         } else if reopens {
             jump.filter(|jump| jump.from < to).map(|jump| Jump { to, ..jump })
         } else {

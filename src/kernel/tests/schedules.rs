@@ -12,6 +12,8 @@ const SECOND: u64 = 1_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
+/// Where 32 bits of seconds end, in 2038.
+const GLITCH: u64 = 2_147_483_647_000;
 
 fn cron(text: &str) -> ScheduleSpec {
     ScheduleSpec::new("job", Plan::Cron(text.into()))
@@ -64,6 +66,25 @@ impl World {
         self.now.wall = to;
         self.tell(&Command::StepClock { from, to });
         self.fire();
+    }
+
+    /// The engine starts on a host with that boot id.
+    fn boot(&mut self, boot: &str) {
+        let stamp = Stamp {
+            seq: self.state.next_seq(),
+            wall: self.now.wall,
+            life: self.now.life,
+            service: self.now.service,
+            by: Actor::Daemon,
+        };
+        let started = crate::kernel::event::Started {
+            version: "1".into(),
+            boot_id: boot.into(),
+            boot_clock: Millis(0),
+            next_task: self.state.next_task(),
+            jump: None,
+        };
+        apply(&mut self.state, &stamp, &Event::Started(started)).unwrap();
     }
 
     fn s(&self) -> &Schedule {
@@ -325,9 +346,8 @@ fn a_step_forward_makes_one_run_of_what_it_passed_and_one_back_repeats_nothing()
 #[test]
 fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_up() {
     let mut w = with(cron("0 * * * *"));
-    let glitch = 2_147_483_647_000;
     w.pass(30 * MINUTE);
-    w.step_to(glitch);
+    w.step_to(GLITCH);
     let during = w.runs().len();
     assert!(during <= 1, "{:?}", w.runs());
     w.pass(10 * MINUTE);
@@ -340,6 +360,93 @@ fn a_glitch_into_2038_that_is_taken_back_neither_fires_much_nor_holds_anything_u
     }
     w.pass(HOUR);
     assert!(w.runs().contains(&7200), "{:?}", w.runs());
+}
+
+// spec: TIM-022
+#[test]
+fn a_clock_that_was_never_set_and_then_wrong_holds_nothing_up() {
+    let mut w = with(cron("0 * * * *"));
+    w.now.doubtful = true;
+    w.step_to(5 * SECOND);
+    w.now.doubtful = false;
+    w.step_to(GLITCH);
+    w.pass(HOUR);
+    w.step_to(MONDAY + 30 * MINUTE);
+    w.run_to_end(Outcome::Success);
+    w.pass(30 * MINUTE);
+    assert!(w.runs().contains(&3600), "{:?}", w.runs());
+    assert_eq!(w.next(), Some(MONDAY + 2 * HOUR));
+}
+
+// spec: TIM-022
+#[test]
+fn a_pause_while_the_clock_was_wrong_holds_nothing_up_and_repeats_nothing() {
+    let mut w = with(ScheduleSpec { max_instances: 9, ..cron("0 * * * *") });
+    w.pass(HOUR);
+    w.step_to(GLITCH);
+    w.on_schedule(ScheduleAct::Pause { reason: None });
+    w.step_to(MONDAY + 30 * MINUTE);
+    w.on_schedule(ScheduleAct::Resume);
+    assert!(!w.said.contains("refused"), "{}", w.said);
+    w.pass(2 * HOUR);
+    let runs = w.runs();
+    assert_eq!(runs.iter().filter(|at| **at == 3600).count(), 1, "{runs:?}");
+    assert!(runs.contains(&7200), "{runs:?}");
+}
+
+// spec: TIM-021
+#[test]
+fn a_change_after_the_clock_was_put_back_repeats_no_run() {
+    let each = |text| ScheduleSpec {
+        max_instances: 9,
+        coalesce: false,
+        misfire_grace: Millis(DAY),
+        ..cron(text)
+    };
+    let mut w = with(each("0 * * * *"));
+    w.pass(2 * HOUR + MINUTE);
+    w.step_to(MONDAY + 30 * MINUTE);
+    assert!(w.s().look.is_none(), "these hours were lived through");
+    w.set(each("0,45 * * * *"));
+    w.pass(2 * HOUR);
+    assert_eq!(w.runs(), [3600, 7200, 45 * 60, 105 * 60]);
+}
+
+// spec: TIM-022
+#[test]
+fn a_glitch_that_is_taken_back_by_way_of_1970_holds_nothing_up() {
+    let mut w = with(ScheduleSpec { max_instances: 9, ..cron("0 * * * *") });
+    w.step_to(GLITCH);
+    w.now.doubtful = true;
+    w.step_to(5 * SECOND);
+    w.now.doubtful = false;
+    w.step_to(MONDAY + 30 * MINUTE);
+    w.pass(30 * MINUTE);
+    assert!(w.runs().contains(&3600), "{:?}", w.runs());
+}
+
+// spec: TIM-021
+#[test]
+fn a_fire_that_waits_is_not_planned_again_when_the_clock_is_taken_back() {
+    let mut w = with(ScheduleSpec { overlap: Overlap::Queue, ..cron("0 * * * *") });
+    w.step_to(GLITCH);
+    w.pass(HOUR);
+    let waiting: Vec<_> = w.s().queued.iter().map(|fire| fire.planned).collect();
+    assert_eq!(waiting.len(), 1);
+    w.step_to(MONDAY + 30 * MINUTE);
+    w.step_to(GLITCH);
+    w.pass(HOUR);
+    let again = w.s().queued.iter().filter(|fire| fire.planned == waiting[0]).count();
+    assert_eq!(again, 1, "{:?}", w.s().queued);
+}
+
+#[test]
+fn a_fire_at_the_start_of_the_host_is_due_at_once_although_the_clock_was_put_back() {
+    let mut w = with(ScheduleSpec::new("job", Plan::Boot));
+    w.boot("a");
+    w.boot("b");
+    w.step_to(5 * SECOND);
+    assert_eq!(w.s().last_planned, Some(Timestamp(5 * SECOND)));
 }
 
 // spec: TIM-156
@@ -415,31 +522,17 @@ fn a_date_that_was_ripe_waits_again_when_the_clock_is_put_back() {
 #[test]
 fn a_start_of_the_host_fires_what_waits_for_one() {
     let mut w = with(ScheduleSpec::new("job", Plan::Boot));
-    let start = |w: &mut World, boot: &str| {
-        let stamp = Stamp {
-            seq: w.state.next_seq(),
-            wall: w.now.wall,
-            life: w.now.life,
-            service: w.now.service,
-            by: Actor::Daemon,
-        };
-        let started = crate::kernel::event::Started {
-            version: "1".into(),
-            boot_id: boot.into(),
-            boot_clock: Millis(0),
-            next_task: w.state.next_task(),
-            jump: None,
-        };
-        apply(&mut w.state, &stamp, &Event::Started(started)).unwrap();
-        w.fire();
-    };
-    start(&mut w, "a");
-    start(&mut w, "a");
+    w.boot("a");
+    w.fire();
+    w.boot("a");
+    w.fire();
     assert!(w.runs().is_empty(), "it was added during this boot");
     w.wait(3 * DAY);
-    start(&mut w, "b");
+    w.boot("b");
+    w.fire();
     assert_eq!(w.runs().len(), 1);
-    start(&mut w, "b");
+    w.boot("b");
+    w.fire();
     assert_eq!(w.runs().len(), 1);
 }
 
