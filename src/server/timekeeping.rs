@@ -25,12 +25,12 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const STILL: Millis = Millis(500);
 
 /// Wakes the engine at every step of the wall clock, for ever.
-pub(super) async fn tell_of_steps(hand: Hand) {
+pub(super) async fn tell_of_steps(hand: Hand) -> ! {
     let timer = match timer().and_then(super::readable::watch) {
         Ok(timer) => timer,
         Err(error) => {
             tracing::warn!("the wall clock is looked at every second, for no timer tells: {error}");
-            return look_again_and_again(hand).await;
+            look_again_and_again(hand).await
         }
     };
     loop {
@@ -38,7 +38,7 @@ pub(super) async fn tell_of_steps(hand: Hand) {
             tracing::warn!(
                 "the wall clock is looked at every second, for its timer fails: {error}"
             );
-            return look_again_and_again(hand).await;
+            look_again_and_again(hand).await
         }
         tell(&hand);
     }
@@ -75,7 +75,7 @@ async fn cancelled(timer: &AsyncFd<OwnedFd>) -> io::Result<()> {
     }
 }
 
-async fn look_again_and_again(hand: Hand) {
+async fn look_again_and_again(hand: Hand) -> ! {
     let distance = || {
         let raw = clock::read();
         raw.wall.0.wrapping_sub(raw.boot.0)
