@@ -7,6 +7,7 @@
 #   tools/proof.sh seeds [N [FIRST]]   lives of the whole engine
 #   tools/proof.sh model [N [FIRST]]   cases against the reference model
 #   tools/proof.sh orders [LARGER]      every order of what can happen to a task, on the rules alone
+#   tools/proof.sh years [WEEKS [FIRST]] weeks of schedules and clocks; 522 are ten years
 #   tools/proof.sh defects [NAME…]     known mistakes built in on purpose; all, or these
 #   tools/proof.sh                     all of it
 #
@@ -26,7 +27,7 @@ prove() {
         grep -vE '^test .* ok$' "$log"
         return 1
     fi
-    grep -E '^L[1235]|^test result' "$log" || { echo "no figures, so nothing was proved" >&2; return 1; }
+    grep -E '^L[12358]|^test result' "$log" || { echo "no figures, so nothing was proved" >&2; return 1; }
     awk '{ for (i = 2; i <= NF; i++) if ($i ~ /^crash$/ && $(i + 1) ~ /^states/) n += $(i - 1) }
         END { if (n) print n " crash states in all" }' "$log"
     echo "took $((SECONDS - began)) s"
@@ -36,6 +37,7 @@ states() { MIDWATCH_L1_STATES=${1:-120000} prove journal_ engine_damage compacti
 flips() { MIDWATCH_L1_FLIP_EVERY=${1:-16} prove no_flipped_bit_of; }
 seeds() { MIDWATCH_L2_SEEDS=${1:-2000} MIDWATCH_L2_FIRST=${2:-1} prove world::; }
 orders() { MIDWATCH_L5=${1:-} prove orders::; }
+years() { MIDWATCH_L8_WEEKS=${1:-522} MIDWATCH_L8_FIRST=${2:-1} prove schedules::; }
 model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove model_engine::; }
 
 # One build has every mistake, and a variable chooses one: through a compiler wrapper for this
@@ -90,17 +92,18 @@ defects() {
 what=${1:-all}
 shift || true
 case $what in
-    states | flips | seeds | model | orders | defects) "$what" "$@" ;;
+    states | flips | seeds | model | orders | years | defects) "$what" "$@" ;;
     all)
         states
         flips
         seeds
         model
         orders
+        years
         defects
         ;;
     *)
-        sed -n '2,14p' "$0" >&2
+        sed -n '2,15p' "$0" >&2
         exit 2
         ;;
 esac

@@ -7,15 +7,15 @@ use midwatch::kernel::ids::Timestamp;
 use midwatch::kernel::schedule::{Fold, Gap};
 use std::fs;
 
-/// The noon before the day that a line names, with the zone: `Europe/Berlin, the 29th of March 2026: …`.
+/// The last second before the day that a line names, with the zone: `Europe/Berlin, the 29th of March 2026: …`.
 fn heading(line: &str) -> Option<(&str, Timestamp)> {
     let (zone, rest) = line.split_once(", the ")?;
     let (date, _) = rest.split_once(':')?;
     let date: String = date.replace("th of", "");
     let date = NaiveDate::parse_from_str(&date, "%d %B %Y").ok()?;
-    let noon = date.pred_opt().unwrap().and_hms_opt(12, 0, 0).unwrap();
-    let noon = zone.parse::<Tz>().unwrap().from_local_datetime(&noon).unwrap();
-    Some((zone, Timestamp(noon.timestamp_millis().try_into().unwrap())))
+    let before = date.pred_opt().unwrap().and_hms_opt(23, 59, 59).unwrap();
+    let before = zone.parse::<Tz>().unwrap().from_local_datetime(&before).unwrap();
+    Some((zone, Timestamp(before.timestamp_millis().try_into().unwrap())))
 }
 
 fn local(at: Timestamp, zone: &str) -> String {
@@ -32,7 +32,7 @@ fn the_tables_of_changes_of_the_clock_say_what_is_planned() {
     for line in page.lines() {
         place = heading(line).or(place);
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
-        let (Some((zone, noon)), ["", cron, gap, fold, planned, ""]) = (place, cells.as_slice())
+        let (Some((zone, before)), ["", cron, gap, fold, planned, ""]) = (place, cells.as_slice())
         else {
             continue;
         };
@@ -53,7 +53,7 @@ fn the_tables_of_changes_of_the_clock_say_what_is_planned() {
             other => panic!("{other}"),
         };
         let calendar = Calendar::parse(cron.trim_matches('`'), zone, gap, fold).unwrap();
-        let mut now = noon;
+        let mut now = before;
         for expected in planned.split(", ") {
             now = calendar.next(now).unwrap();
             assert_eq!(local(now, zone), expected, "{line}");

@@ -73,7 +73,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("limits", &[]),
     ("defect", &[]),
     ("units", &["chrono"]),
-    ("kernel", &["serde", "minicbor"]),
+    ("kernel", &["chrono", "chrono_tz", "croner", "minicbor", "serde"]),
     ("journal", &["crc32fast", "fs2", "memmap2", "rustix"]),
     ("engine", &["minicbor", "serde_json", "sha2"]),
     ("api", &["minicbor", "serde", "serde_json"]),

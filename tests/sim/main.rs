@@ -28,6 +28,7 @@ mod repair;
 mod repair_crash;
 mod repair_rules;
 mod retention;
+mod schedules;
 mod store_cases;
 mod types;
 mod world;

@@ -8,7 +8,7 @@ mod random;
 
 use super::{Calendar, CalendarError};
 use crate::kernel::ids::{Millis, Timestamp};
-use crate::kernel::schedule::{Fold, From, Gap, Plan, ScheduleSpec};
+use crate::kernel::schedule::{From, Gap, Plan, ScheduleSpec};
 use chrono::{DateTime, TimeZone as _};
 use chrono_tz::Tz;
 
@@ -292,29 +292,4 @@ fn b49_an_interval_is_elapsed_time_and_a_calendar_is_the_clock_on_the_wall() {
     let after = |spec: ScheduleSpec| local(spec.times().unwrap().next(before).unwrap(), zone);
     assert_eq!(after(every), "Thu 2026-04-02 10:00:00 +02:00");
     assert_eq!(after(cron), "Thu 2026-04-02 09:00:00 +02:00");
-}
-
-/// By hand: how long the worst searches take.
-#[test]
-#[ignore = "a measurement"]
-fn how_long_parsing_and_searching_take() {
-    let zone = "America/Santiago";
-    for cron in ["* * * * * *", "30 2 * * *", "0 9 * * FRI#L", "59 59 23 31 12 *", "0 0 29 2 +MON"]
-    {
-        let begun = std::time::Instant::now();
-        let calendar = calendar(cron, zone);
-        let parsed = begun.elapsed();
-        let begun = std::time::Instant::now();
-        // The longest way there is: 40 years for the last of these.
-        calendar.next(at("2072-03-01T00:00:00Z"));
-        println!("{cron:20} parsed in {parsed:?}, found in {:?}", begun.elapsed());
-    }
-    for cron in ["0 0 30 2 *", "0 0 1 * +MON#5"] {
-        let begun = std::time::Instant::now();
-        assert!(Calendar::parse(cron, zone, None, None).is_err());
-        println!("{cron:20} refused in {:?}", begun.elapsed());
-    }
-    let skips =
-        Calendar::parse("30 2 28-31 3 +SUN#L", "Europe/Berlin", Some(Gap::Skip), Some(Fold::First));
-    assert!(skips.is_err(), "41 gaps one after the other");
 }

@@ -7,7 +7,7 @@ use chrono::{
     DateTime, Datelike as _, NaiveDate, NaiveDateTime, Offset as _, TimeZone as _, Timelike as _,
 };
 use chrono_tz::Tz;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A cron expression, as tables of what matches.
 pub(super) struct Matcher {
@@ -112,7 +112,7 @@ impl Matcher {
         self.weekday.split(',').any(|item| {
             if let Some((day, nth)) = item.split_once('#') {
                 return is(day)
-                    && if nth == "L" { last } else { nth.parse() == Ok((date.day() + 6) / 7) };
+                    && if nth == "L" { last } else { nth.parse() == Ok(date.day().div_ceil(7)) };
             }
             if let Some(day) = item.strip_suffix('L') {
                 return is(day) && last;
@@ -141,7 +141,7 @@ pub(super) struct Walk {
     /// What the local clock never showed, each with the first instant after it.
     missing: Vec<(i64, i64)>,
     /// What it showed twice.
-    twice: HashSet<i64>,
+    twice: BTreeSet<i64>,
 }
 
 fn naive(local: i64) -> NaiveDateTime {
@@ -159,7 +159,7 @@ impl Walk {
             })
             .collect();
         let mut missing = Vec::new();
-        let mut twice = HashSet::new();
+        let mut twice = BTreeSet::new();
         for pair in steps.windows(2) {
             let ((_, before), (at, after)) = (pair[0], pair[1]);
             missing.extend(
@@ -185,7 +185,7 @@ impl Walk {
             let missed = self.missing.iter().filter(|(local, _)| cron.matches(naive(*local)));
             planned.extend(missed.map(|(_, after)| *after));
         }
-        let mut seen: HashMap<i64, u32> = HashMap::new();
+        let mut seen: BTreeMap<i64, u32> = BTreeMap::new();
         for (at, local) in &self.steps {
             if !cron.matches(naive(*local)) {
                 continue;
