@@ -129,7 +129,7 @@ MAPS = {
     "registration": "name process:process host version lock types slots",
     "process": "pid start_time boot_id pid_namespace",
     "snapshot_head": "last_seq wall:wall life service next_task started:started started_life "
-                     "jump:jump steps last_step:jump",
+                     "jump:jump steps last_step:jump since_promotion",
     "snapshot_worker": "worker registration:registration standing:standing since:wall",
     "snapshot_task": "task type payload:json status:status priority due retry_count max_retry "
                      "lost_count timeout created:wall updated:wall born extra:extra life:history",

@@ -2,7 +2,7 @@
 
 use super::failure::{Failure, exit};
 use super::session::Session;
-use crate::demo::{self, DemoOptions};
+use crate::demo::{self, DemoOptions, Tale};
 
 /// How it is told.
 #[derive(Debug, clap::Args)]
@@ -10,6 +10,9 @@ pub(crate) struct Args {
     /// Keep the directory, with the journal and everything else, for a look
     #[arg(long)]
     keep: bool,
+    /// Another story: a schedule of each second, and a daemon that is away for some of them
+    #[arg(long)]
+    schedules: bool,
 }
 
 /// Tells it.
@@ -20,6 +23,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         program,
         place: std::env::temp_dir(),
         keep: args.keep,
+        tale: if args.schedules { Tale::Schedules } else { Tale::Kills },
         colour: session.view.paint.0,
     };
     let held = demo::run(&options, session.out)

@@ -63,6 +63,11 @@ impl Failure {
         self.code
     }
 
+    /// What happened, without what helps.
+    pub(crate) fn what(&self) -> &str {
+        self.complaints.first().map_or("", |complaint| &complaint.what)
+    }
+
     /// What is printed: `error: …`, and the help below it.
     pub(crate) fn render(&self, colour: bool) -> String {
         let paint = Paint(colour);

@@ -4,6 +4,7 @@ use super::paint::{Ink, Paint};
 use super::session::View;
 use super::show::{fact, head};
 use super::table::{Cell, Column, Table};
+use super::text::tame;
 use crate::api::{AttemptView, History, TransitionView};
 use crate::kernel::status::Reason;
 use crate::units;
@@ -12,7 +13,9 @@ use crate::units;
 pub(crate) fn render(history: &History, view: &View) -> String {
     let History { task, transitions, transitions_dropped, attempts } = history;
     let created = view.absolute(&task.created_at);
-    let mut text = format!("{}  created {created}\n", head(task, view));
+    let by = transitions.first().filter(|_| task.schedule.is_some());
+    let by = by.map(|first| format!(" by {}", tame(&first.by))).unwrap_or_default();
+    let mut text = format!("{}  created {created}{by}\n", head(task, view));
     text += &fact("payload", task.payload.get(), view);
     if let Some(checkpoint) = &task.checkpoint {
         text += &fact("checkpoint", checkpoint.get(), view);

@@ -15,7 +15,8 @@ use toml::de::{DeTable, DeValue};
 /// Gathers what the file sets and what is wrong with it.
 pub(super) struct Reader<'t> {
     file: &'t Path,
-    text: &'t str,
+    /// Where each line ends, so that thousands of keys find theirs.
+    ends: Vec<usize>,
     pub(super) faults: Vec<Fault>,
     pub(super) origins: BTreeMap<String, Origin>,
 }
@@ -30,8 +31,9 @@ pub(super) struct Table<'t> {
 type Refusal = String;
 
 impl<'t> Reader<'t> {
-    pub(super) fn new(file: &'t Path, text: &'t str) -> Self {
-        Self { file, text, faults: Vec::new(), origins: BTreeMap::new() }
+    pub(super) fn new(file: &'t Path, text: &str) -> Self {
+        let ends = text.match_indices('\n').map(|(end, _)| end).collect();
+        Self { file, ends, faults: Vec::new(), origins: BTreeMap::new() }
     }
 
     /// The table of the whole file, its keys checked against `keys`.
@@ -97,8 +99,7 @@ impl<'t> Reader<'t> {
     }
 
     fn line(&self, offset: usize) -> usize {
-        let before = self.text.as_bytes().iter().take(offset);
-        before.filter(|byte| **byte == b'\n').count() + 1
+        self.ends.partition_point(|end| *end < offset) + 1
     }
 
     fn check_keys(&mut self, table: &Table<'t>, keys: &[Key]) {

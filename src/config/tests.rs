@@ -370,14 +370,14 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         retry.max_lost = 2  # DIR/full.toml:20
-        retention.finished = "2d"  # DIR/full.toml:51
-        retention.max_finished = 50  # DIR/full.toml:52
-        retention.keys = "3h"  # DIR/full.toml:53
-        retention.logs = "2MiB"  # DIR/full.toml:54
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:55
-        retention.max_state = "16MiB"  # DIR/full.toml:56
-        dispatch.promote_after = "5m"  # DIR/full.toml:58
-        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:59
+        retention.finished = "2d"  # DIR/full.toml:68
+        retention.max_finished = 50  # DIR/full.toml:69
+        retention.keys = "3h"  # DIR/full.toml:70
+        retention.logs = "2MiB"  # DIR/full.toml:71
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:72
+        retention.max_state = "16MiB"  # DIR/full.toml:73
+        dispatch.promote_after = "5m"  # DIR/full.toml:75
+        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:76
         log.level = "debug"  # DIR/full.toml:22
         log.format = "json"  # DIR/full.toml:23
         http.socket_group = "midwatch"  # DIR/full.toml:25

@@ -5,6 +5,7 @@ use super::fault::Fault;
 use super::handlers::{check_short_name, rate};
 use super::keys;
 use super::read::{Reader, Table, absolute_path, duration, size, text};
+use super::schedules::priority;
 use crate::kernel::ids::Millis;
 use crate::kernel::task_type::{Per, Rate};
 use crate::limits::PAYLOAD_BYTES_MAX;
@@ -157,10 +158,4 @@ fn header(value: &DeValue<'_>) -> Result<String, String> {
         return Ok(name);
     }
     Err(" must be the name of a header: letters, digits, `-` and `_`".to_owned())
-}
-
-fn priority(value: &DeValue<'_>) -> Result<i32, String> {
-    let number = value.as_integer().filter(|integer| integer.radix() == 10);
-    let number = number.and_then(|integer| integer.as_str().parse().ok());
-    number.ok_or_else(|| format!(" must be a whole number from {} to {}", i32::MIN, i32::MAX))
 }

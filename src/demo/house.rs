@@ -1,12 +1,11 @@
 //! The directory of the demo, and the daemon that lives in it.
 
-use super::{DemoError, DemoOptions, HANDLER, TEXT};
+use super::{DemoError, DemoOptions};
 use crate::client::Blocking;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::Timespec;
-use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -31,28 +30,26 @@ pub(super) struct House {
 }
 
 impl House {
-    /// Makes the directory, writes what belongs in it and starts the daemon.
-    pub(super) fn furnish(options: &DemoOptions) -> Result<Self, DemoError> {
+    /// Makes the directory, has written what belongs in it and starts the daemon.
+    pub(super) fn furnish(
+        options: &DemoOptions,
+        write: impl FnOnce(&Path) -> io::Result<()>,
+    ) -> Result<Self, DemoError> {
         let dir = make_dir(&options.place).map_err(DemoError::io("make its directory"))?;
-        let started = write_files(&dir).and_then(|()| {
-            let mut daemon = command(&options.program, &dir)
-                .arg("daemon")
-                .stdin(Stdio::null())
-                .stdout(File::create(dir.join("daemon.log"))?)
-                .stderr(OpenOptions::new().append(true).open(dir.join("daemon.log"))?)
-                .spawn()?;
-            match pidfd_open(Pid::from_child(&daemon), PidfdFlags::empty()) {
-                Ok(end) => Ok((daemon, end, Blocking::connect(dir.join("midwatch.sock"))?)),
-                Err(error) => {
-                    daemon.kill()?;
-                    daemon.wait()?;
-                    Err(error.into())
-                }
-            }
+        let started = write(&dir).and_then(|()| {
+            let client = Blocking::connect(dir.join("midwatch.sock"))?;
+            start(&options.program, &dir).map(|(daemon, end)| (daemon, end, client))
         });
         let (daemon, end, client) = started.map_err(DemoError::io("start a daemon"))?;
         let client = client.answering_within(ANSWER_WITHIN);
         Ok(Self { dir, daemon, end, client, program: options.program.clone() })
+    }
+
+    /// Starts the daemon anew, after it was stopped.
+    pub(super) fn start(&mut self) -> Result<(), DemoError> {
+        let started = start(&self.program, &self.dir);
+        (self.daemon, self.end) = started.map_err(DemoError::io("start the daemon anew"))?;
+        Ok(())
     }
 
     pub(super) fn dir(&self) -> &Path {
@@ -96,6 +93,15 @@ impl House {
         }
     }
 
+    /// Lets `span` pass while there is no daemon.
+    pub(super) fn rest(span: Duration) -> Result<(), DemoError> {
+        let timeout = Timespec::try_from(span).ok();
+        match poll(&mut [], timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(DemoError::new("rest", &error)),
+        }
+    }
+
     fn until_end(&self, span: Duration) -> io::Result<()> {
         let timeout = Timespec::try_from(span).ok();
         match poll(&mut [PollFd::new(&self.end, PollFlags::IN)], timeout.as_ref()) {
@@ -106,7 +112,9 @@ impl House {
 
     /// Runs another command of the program against this daemon.
     pub(super) fn ask(&self, args: &[&str]) -> Result<Output, DemoError> {
-        let output = command(&self.program, &self.dir).args(args).stdin(Stdio::null()).output();
+        let mut command = command(&self.program, &self.dir);
+        // Two columns are the demo's own.
+        let output = command.args(args).env("COLUMNS", "78").stdin(Stdio::null()).output();
         output.map_err(DemoError::io(format!("run `midwatch {}`", args.join(" "))))
     }
 
@@ -149,6 +157,25 @@ impl Drop for House {
     }
 }
 
+/// The daemon, and what tells that it has ended.
+fn start(program: &Path, dir: &Path) -> io::Result<(Child, OwnedFd)> {
+    let log = || OpenOptions::new().create(true).append(true).open(dir.join("daemon.log"));
+    let mut daemon = command(program, dir)
+        .arg("daemon")
+        .stdin(Stdio::null())
+        .stdout(log()?)
+        .stderr(log()?)
+        .spawn()?;
+    match pidfd_open(Pid::from_child(&daemon), PidfdFlags::empty()) {
+        Ok(end) => Ok((daemon, end)),
+        Err(error) => {
+            daemon.kill()?;
+            daemon.wait()?;
+            Err(error.into())
+        }
+    }
+}
+
 /// `program` with the three places of this house.
 fn command(program: &Path, dir: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the demo is a user; a daemon is no handler")]
@@ -175,27 +202,17 @@ fn make_dir(place: &Path) -> io::Result<PathBuf> {
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
 }
 
-fn write_files(dir: &Path) -> io::Result<()> {
-    let handler = dir.join("count-words.sh");
-    let mut command = vec!["/bin/sh".to_owned(), utf8(&handler)?];
-    for name in ["paradise-lost.txt", "counted", "marks"] {
-        command.push(utf8(&dir.join(name))?);
-    }
-    let command = toml::Value::try_from(command).map_err(io::Error::other)?;
-    let mut config = "[worker]\nprocesses = 1\nslots = 1\n\n".to_owned();
-    writeln!(config, "[handlers.count_words]\ncommand = {command}").map_err(io::Error::other)?;
-    for (path, text) in [
-        (dir.join("paradise-lost.txt"), TEXT),
-        (handler, HANDLER),
-        (dir.join("midwatch.toml"), &config),
-    ] {
+/// Writes files that nobody else reads, each once.
+pub(super) fn write_files(files: &[(PathBuf, &str)]) -> io::Result<()> {
+    for (path, text) in files {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         file.and_then(|mut file| file.write_all(text.as_bytes()))?;
     }
     Ok(())
 }
 
-fn utf8(path: &Path) -> io::Result<String> {
+/// A path as text.
+pub(super) fn utf8(path: &Path) -> io::Result<String> {
     let text = path.to_str().map(str::to_owned);
     text.ok_or_else(|| io::Error::other(format!("{} is not UTF-8", path.display())))
 }

@@ -11,6 +11,7 @@
 mod account;
 mod house;
 mod proof;
+mod schedules;
 mod story;
 mod tell;
 
@@ -34,6 +35,8 @@ pub struct DemoOptions {
     pub place: PathBuf,
     /// Whether that directory stays when all went well. It stays when not.
     pub keep: bool,
+    /// Which story it tells.
+    pub tale: Tale,
     /// Whether to colour.
     pub colour: bool,
 }
@@ -64,11 +67,28 @@ impl fmt::Display for DemoError {
 
 impl std::error::Error for DemoError {}
 
+/// Which of its stories the demo tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tale {
+    /// A task survives two kills.
+    Kills,
+    /// A schedule accounts for each second, also for those that nobody lived through.
+    Schedules,
+}
+
 /// Runs the demo and tells it on `out`; returns whether everything held.
 pub fn run(options: &DemoOptions, out: &mut dyn Write) -> Result<bool, DemoError> {
     let mut tell = tell::Tell::new(out, options.colour);
-    let mut house = house::House::furnish(options)?;
-    match story::Story::new(&mut tell, &mut house).run() {
+    let furnish = match options.tale {
+        Tale::Kills => story::furnish,
+        Tale::Schedules => schedules::furnish,
+    };
+    let mut house = house::House::furnish(options, furnish)?;
+    let told = match options.tale {
+        Tale::Kills => story::Story::new(&mut tell, &mut house).run(),
+        Tale::Schedules => schedules::Story::new(&mut tell, &mut house).run(),
+    };
+    match told {
         Ok(true) => {
             house.leave(options.keep);
             Ok(true)

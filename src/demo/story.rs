@@ -1,10 +1,10 @@
 //! What happens in the demo, in its order.
 
 use super::account::{Account, Checkpoint};
-use super::house::House;
+use super::house::{House, utf8, write_files};
 use super::proof::{self, Finding};
 use super::tell::{Tell, Tone};
-use super::{BATCH, DemoError, TEXT};
+use super::{BATCH, DemoError, HANDLER, TEXT};
 use crate::api::{History, StatusView, SubmitRequest, Submitted, Workers};
 use crate::client::ClientError;
 use crate::kernel::ids::TaskId;
@@ -14,6 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::{RawValue, to_raw_value};
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 /// How often the demo looks.
@@ -38,6 +41,23 @@ struct Murder {
 struct Counted {
     lines: u64,
     words: u64,
+}
+
+/// Writes what the story needs: the text, the handler, the config.
+pub(super) fn furnish(dir: &Path) -> io::Result<()> {
+    let handler = dir.join("count-words.sh");
+    let mut command = vec!["/bin/sh".to_owned(), utf8(&handler)?];
+    for name in ["paradise-lost.txt", "counted", "marks"] {
+        command.push(utf8(&dir.join(name))?);
+    }
+    let command = toml::Value::try_from(command).map_err(io::Error::other)?;
+    let mut config = "[worker]\nprocesses = 1\nslots = 1\n\n".to_owned();
+    writeln!(config, "[handlers.count_words]\ncommand = {command}").map_err(io::Error::other)?;
+    write_files(&[
+        (dir.join("paradise-lost.txt"), TEXT),
+        (handler, HANDLER),
+        (dir.join("midwatch.toml"), &config),
+    ])
 }
 
 pub(super) struct Story<'a, 'b> {

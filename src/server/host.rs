@@ -106,12 +106,11 @@ struct Waiting {
 
 impl Host {
     pub(crate) fn new(
-        (engine, clock): (Core, Clock),
+        (engine, clock, arranging): (Core, Clock, Arranging),
         inbox: Receiver<Message>,
         outbox: Arc<Outbox>,
         pulse: Arc<Pulse>,
         helpers: Helpers,
-        arranging: Arranging,
     ) -> Self {
         let state = Waiting::default();
         Self { engine, clock, inbox, outbox, pulse, helpers, arranging, state }
@@ -439,7 +438,7 @@ mod tests {
         let helpers = Helpers { sweeper, snapshots, remains };
         let (outbox, pulse) = (Arc::default(), Arc::default());
         let mut host =
-            Host::new((engine, clock), inbox, outbox, pulse, helpers, Arranging::default());
+            Host::new((engine, clock, Arranging::default()), inbox, outbox, pulse, helpers);
         drop(outputs);
         let input = || Message::Tell(Box::new(Input::Forget(Ticket(1))));
         (0..1300).for_each(|_| to.send(input()).unwrap());

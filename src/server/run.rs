@@ -334,8 +334,8 @@ async fn serve(
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
     let inbox_ended = start_inbox(&app).map_err(no_runtime)?;
-    let core = (opened.engine, opened.clock);
-    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers, opened.arranging);
+    let core = (opened.engine, opened.clock, opened.arranging);
+    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });

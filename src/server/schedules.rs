@@ -47,7 +47,7 @@ pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
         after = last.name().clone();
         schedules.extend(part.into_iter().map(Sketch::summary));
     }
-    let refused = app.hand.read(|facts| refused(facts))?.await?;
+    let refused = app.hand.read(refused)?.await?;
     Ok(ok(&Schedules { schedules, refused }))
 }
 

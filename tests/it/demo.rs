@@ -19,3 +19,20 @@ fn the_demo_holds_what_it_promises() {
     let longest = told.lines().map(|line| line.chars().count()).max();
     assert!(longest <= Some(80), "a line of {longest:?} characters in\n{told}");
 }
+
+#[test]
+fn a_schedule_of_each_second_accounts_for_an_absence_of_its_daemon() {
+    let output = Command::new(env!("CARGO_BIN_EXE_midwatch"))
+        .args(["demo", "--schedules"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{told}\n{said}");
+    for promise in ["each decided once", "coalesced into task", "the daemon was away from"] {
+        assert!(told.contains(promise), "no {promise:?} in\n{told}");
+    }
+    let longest = told.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(80), "a line of {longest:?} characters in\n{told}");
+}

@@ -17,7 +17,16 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("api", &["kernel::ids", "kernel::status", "kernel::task", "limits"]),
     (
         "config",
-        &["kernel::ids", "kernel::rules", "kernel::task_type", "journal", "limits", "units"],
+        &[
+            "kernel::calendar",
+            "kernel::ids",
+            "kernel::rules",
+            "kernel::schedule",
+            "kernel::task_type",
+            "journal",
+            "limits",
+            "units",
+        ],
     ),
     ("clock", &["kernel::ids", "kernel::event", "kernel::Head", "process"]),
     ("client", &["api", "units", "limits"]),
@@ -77,7 +86,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("journal", &["crc32fast", "fs2", "memmap2", "rustix"]),
     ("engine", &["minicbor", "serde_json", "sha2"]),
     ("api", &["minicbor", "serde", "serde_json"]),
-    ("config", &["notify", "rustix", "serde", "tokio", "toml"]),
+    ("config", &["chrono_tz", "notify", "rustix", "serde", "serde_json", "tokio", "toml"]),
     ("clock", &["rand", "rustix"]),
     (
         "client",
@@ -89,6 +98,8 @@ const CRATES: &[(&str, &[&str])] = &[
         &[
             "axum",
             "data_encoding",
+            "chrono",
+            "chrono_tz",
             "fs2",
             "hmac",
             "http_body_util",

@@ -24,6 +24,7 @@ config is changed in the config; one that was added is changed by adding it agai
   midwatch schedule add once --type report --at '2026-03-14 02:30' --payload '{\"full\": true}'
   midwatch schedule add start --type warm_up --boot")]
 #[command(group(ArgGroup::new("plan").required(true).args(["cron", "every", "at", "boot"])))]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub(crate) struct Args {
     /// Its name: letters, digits, `_`, `-` and `.`
     #[arg(value_name = "NAME")]

@@ -91,7 +91,21 @@ pub(super) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
     for (name, entry) in named(&stem, entries) {
         let user = entry.user.as_ref().or(args.user.as_ref());
         match ground.home(user) {
-            Ok(home) => taken.push(take(name, &entry, &home, &ground, args.dry_run, session)?),
+            Ok(home) => {
+                let line = Taken::of(name, &entry, &ground);
+                let sent = (!args.dry_run).then(|| send(&line, &entry, &home, &ground, session));
+                match sent.transpose() {
+                    Ok(changed) => taken.push(Taken { changed, ..line }),
+                    // Without a daemon the others fare no better.
+                    Err(gone) if [exit::UNREACHABLE, exit::UNKNOWN].contains(&gone.code()) => {
+                        return Err(gone);
+                    }
+                    Err(refusal) => {
+                        let what = refusal.what().to_owned();
+                        refused.push(Told { line: entry.line, what, help: None });
+                    }
+                }
+            }
             Err(what) => {
                 let help = Some(ground.handler(&name, &entry, user));
                 refused.push(Told { line: entry.line, what, help });
@@ -229,38 +243,39 @@ fn zone_of_the_host(etc: &Path) -> String {
     if zone.is_empty() || zone == "localtime" { "UTC".to_owned() } else { zone.to_owned() }
 }
 
-fn take(
-    name: String,
+impl Taken {
+    fn of(name: String, entry: &Entry, ground: &Ground) -> Self {
+        let (line, cron, command) = (entry.line, entry.cron.clone(), entry.command.clone());
+        let timezone = ground.zone(entry).to_owned();
+        Self { line, name, cron, timezone, command, changed: None }
+    }
+}
+
+/// Asks for the schedule of a line; whether anything changed.
+fn send(
+    line: &Taken,
     entry: &Entry,
     home: &str,
     ground: &Ground,
-    dry_run: bool,
     session: &Session<'_>,
-) -> Result<Taken, Failure> {
-    let zone = ground.zone(entry).to_owned();
-    let boot = entry.cron == "@reboot";
-    let (line, cron, command) = (entry.line, entry.cron.clone(), entry.command.clone());
-    let changed = if dry_run {
-        None
-    } else {
-        let payload = json!({ "argv": argv(entry, home, ground), "cwd": home });
-        let payload = serde_json::value::to_raw_value(&payload)
-            .map_err(|error| Failure::usage(format!("line {line}: {error}")))?;
-        let request = ScheduleRequest {
-            kind: "exec".to_owned(),
-            payload: Some(payload),
-            cron: (!boot).then(|| cron.clone()),
-            boot,
-            timezone: Some(zone.clone()),
-            // As cron: a run that failed is not tried again before its next time.
-            max_retry: Some(0),
-            replace: true,
-            ..ScheduleRequest::default()
-        };
-        let acted: ScheduleActed = post(session.api, &path(&name), &request)?;
-        Some(acted.changed)
+) -> Result<bool, Failure> {
+    let payload = json!({ "argv": argv(entry, home, ground), "cwd": home });
+    let payload = serde_json::value::to_raw_value(&payload)
+        .map_err(|error| Failure::usage(format!("line {}: {error}", line.line)))?;
+    let boot = line.cron == "@reboot";
+    let request = ScheduleRequest {
+        kind: "exec".to_owned(),
+        payload: Some(payload),
+        cron: (!boot).then(|| line.cron.clone()),
+        boot,
+        timezone: Some(line.timezone.clone()),
+        // As cron: a run that failed is not tried again before its next time.
+        max_retry: Some(0),
+        replace: true,
+        ..ScheduleRequest::default()
     };
-    Ok(Taken { line, name, cron, timezone: zone, command, changed })
+    let acted: ScheduleActed = post(session.api, &path(&line.name), &request)?;
+    Ok(acted.changed)
 }
 
 /// The whole command, its variables set as cron would.
@@ -326,7 +341,7 @@ fn report(
     }
     for Told { line, what, help } in refused {
         let failure = Failure::new(exit::FAILED, format!("line {line}: {what}"));
-        session.complain(&help.iter().fold(failure, |failure, help| failure.with_help(help)));
+        session.complain(&help.iter().fold(failure, Failure::with_help));
     }
     if !left.is_empty() {
         let names = left.join(" ");

@@ -110,7 +110,7 @@ fn policy(one: &ScheduleView) -> String {
     let dst = [("gap", &one.dst_gap), ("fold", &one.dst_fold)];
     let dst = dst.iter().filter_map(|(what, word)| Some(format!(", {what} {}", word.as_ref()?)));
     format!(
-        "{missed} up to {} late; at most {} at once, else {}{jitter}{}",
+        "{missed} up to {} late; {} at once, else {}{jitter}{}",
         one.misfire_grace,
         one.max_instances,
         one.overlap,

@@ -111,7 +111,7 @@ fn one_schedule_accounts_for_its_planned_times() {
           waiting     the run of 2026-03-14T02:00:00.000Z, until a running one ends
           success     2026-03-09 09:50:00Z  (4 d ago)
           failures    2 runs since ended otherwise
-          policy      one run for all missed up to 1h late; at most 1 at once, else skip
+          policy      one run for all missed up to 1h late; 1 at once, else skip
           counts      fired 12, coalesced 3, skipped 1, missed 0
           task        fetch_data, priority 100, 2 retries
           payload     {"source":"orders"}
@@ -151,7 +151,7 @@ fn a_paused_and_a_stuck_schedule_say_so_first() {
     let held = ScheduleView { held: true, ..nightly() };
     let lines = |one: &ScheduleView| {
         let text = show::render(one, &samples::view(Some(80)));
-        text.lines().take(3).map(|line| format!("{line}\n")).collect::<String>()
+        text.split_inclusive('\n').take(3).collect::<String>()
     };
     expect![[r#"
         schedule nightly  30 2 * * *  America/New_York  paused
@@ -351,7 +351,7 @@ fn a_crontab_is_taken_over_and_the_same_again_changes_nothing() {
              4  cron-my-up-16cf5ae8      would be set  @reboot    up
         --- stderr
         line 2: MAILTO: nothing is mailed; what a run prints is kept, see `midwatch log`
-        error: line 5: `61 * * * *`: Component error: Number out of bounds.
+        error: line 5: `61 * * * *`: minute: 61 is not within 0-59
     "#]]
     .assert_eq(&dry.to_string());
     let json = samples::play_words(
@@ -375,16 +375,57 @@ fn lines_for_another_user_come_back_with_the_config_that_runs_them() {
     assert_eq!((played.code, played.out.as_str()), (1, ""), "{played}");
     let said = &played.err;
     assert!(said.contains("line 1: it is for user nobody"), "{said}");
-    let config: String = said
-        .lines()
-        .skip(2)
-        .take_while(|line| line.starts_with("  "))
-        .map(|line| format!("{}\n", line.trim_start()))
-        .collect();
+    let lines = said.lines().skip(2).take_while(|line| line.starts_with("  "));
+    let config = lines.map(str::trim_start).collect::<Vec<_>>().join("\n");
     let config: toml::Table = config.parse().unwrap_or_else(|error| panic!("{error}: {config}"));
     let (name, handler) = config["handlers"].as_table().unwrap().iter().next().unwrap();
     assert_eq!(handler["user"].as_str(), Some("nobody"));
     assert_eq!(handler["command"][2].as_str(), Some("/bin/tidy \"a b\""));
     assert_eq!(config["schedules"][name]["cron"].as_str(), Some("17 * * * *"));
     assert!(said.contains("line 2: there is no user `no-such-user`"), "{said}");
+}
+
+// spec: TIM-143
+#[test]
+fn a_line_that_the_daemon_refuses_stops_no_other_and_an_absent_daemon_stops_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("two.cron");
+    samples::write(&file, "@daily first\n@daily second\n");
+    let path = file.to_str().unwrap();
+    let dry = samples::play_words(&["schedule", "import-crontab", "--dry-run", path], &[]);
+    let name = |line: usize| dry.out.lines().nth(line).unwrap().split_whitespace().nth(1).unwrap();
+    let me = crate::process::identity_of(&rustix::process::geteuid().as_raw().to_string(), None);
+    let (user, home) = me.unwrap().entry.unwrap();
+    let home = home.display();
+    let asked = |line: usize, command: &str| {
+        format!(
+            r#"POST /v1/schedules/{} {{"type":"exec","payload":{{"argv":["/usr/bin/env","HOME={home}","LOGNAME={user}","PATH=/usr/bin:/bin","SHELL=/bin/sh","/bin/sh","-c","{command}"],"cwd":"{home}"}},"cron":"0 0 * * *","timezone":"ZONE","max_retry":0,"replace":true}}"#,
+            name(line)
+        )
+    };
+    let zone =
+        samples::play_words(&["schedule", "import-crontab", "--dry-run", "--json", path], &[]);
+    let zone: serde_json::Value = serde_json::from_str(&zone.out).unwrap();
+    let zone = zone["schedules"][0]["timezone"].as_str().unwrap().to_owned();
+    let problem =
+        |code| serde_json::to_string(&crate::api::Problem::new(code, "there is no room")).unwrap();
+    let play = |code| {
+        let nobody = serde_json::to_string(&crate::cli::status::tests::status()).unwrap();
+        let nobody = nobody.replace("\"pid\":99", "\"pid\":4294967295");
+        let list =
+            serde_json::to_string(&Schedules { schedules: vec![], refused: vec![] }).unwrap();
+        let first = asked(1, "first").replace("ZONE", &zone);
+        let second = asked(2, "second").replace("ZONE", &zone);
+        let mut answers = vec![("GET /v1/status", nobody), (first.as_str(), problem(code))];
+        if code != crate::api::Code::ShuttingDown {
+            answers.push((second.as_str(), acted(true, None)));
+            answers.push(("GET /v1/schedules", list));
+        }
+        samples::play_words(&["schedule", "import-crontab", path], &answers)
+    };
+    let played = play(crate::api::Code::OverLimit);
+    assert_eq!(played.code, 1, "{played}");
+    assert!(played.err.contains("line 1: there is no room"), "{played}");
+    assert!(played.out.contains("second") && !played.out.contains("first"), "{played}");
+    assert_eq!(play(crate::api::Code::ShuttingDown).code, 5);
 }

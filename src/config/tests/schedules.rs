@@ -71,15 +71,14 @@ fn b59_what_cannot_be_planned_is_refused_with_file_line_and_key() {
              [schedules.f]\ntype = 'fetch'\nevery = '5s'\ntimezone = 'Mars/Base'\n"
         ),
         &expect![[r#"
-            error: `schedules.a.cron`: Component error: Number out of bounds. (midwatch.toml, line 5)
-              five fields: minute, hour, day of month, month, day of week; six begin with seconds; or @hourly, @daily, @weekly, @monthly, @yearly, @reboot
+            error: `schedules.a.cron`: minute: 61 is not within 0-59 (midwatch.toml, line 5)
             error: `schedules.b.timezone`: there is no time zone `Mars/Base` (midwatch.toml, line 9)
               zones have their IANA names, such as UTC or Europe/Berlin
             error: `schedules.c.timezone`: there is no time zone `Europe/Belrin` (midwatch.toml, line 13)
               did you mean `Europe/Berlin`?
             error: `schedules.d.timezone`: there is no time zone `berlin` (midwatch.toml, line 17)
               did you mean `Europe/Berlin`?
-            error: `schedules.e.cron`: there is no date that it matches (midwatch.toml, line 20)
+            error: `schedules.e.cron`: no date matches it, not in 40 years (midwatch.toml, line 20)
             error: `schedules.f.timezone`: there is no time zone `Mars/Base` (midwatch.toml, line 24)
               zones have their IANA names, such as UTC or Europe/Berlin
         "#]],

@@ -26,12 +26,14 @@ impl<'a> Ask<'a> {
         spec: &TaskSpec,
         error: &Text,
     ) -> Result<Decision, Rejection> {
-        let mut decision = self.submit(spec)?;
-        if let Answer::Submitted { task, existed: false } = decision.answer {
+        let Decision { mut events, answer } = self.submit(spec)?;
+        if let Answer::Submitted { task, existed: false } = answer {
+            // What it would have waited for, and how that ended, is nothing to it.
+            events.truncate(1);
             let (to, reason, error) = (Status::Failed, Reason::InvalidInput, Some(error.clone()));
-            decision.events.push(Event::Moved(Moved { task, to, reason, wait: None, error }));
+            events.push(Event::Moved(Moved { task, to, reason, wait: None, error }));
         }
-        Ok(decision)
+        Ok(Decision { events, answer })
     }
 
     fn new_task(self, spec: TaskSpec) -> Result<Decision, Rejection> {

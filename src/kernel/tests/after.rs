@@ -239,3 +239,25 @@ fn many_who_wait_for_one_are_decided_in_steps() {
     assert_eq!(steps, [256, 256, 88]);
     assert_eq!(w.state.index().ready_count(), 600);
 }
+
+// spec: TRG-010
+#[test]
+fn a_payload_that_does_not_fit_fails_at_once_however_what_it_waits_for_stands() {
+    let mut w = World::new();
+    let worker = w.join(1);
+    (0..3).for_each(|_| w.submit(|_| {}));
+    w.finish(worker, 1, Outcome::Success);
+    w.finish(worker, 2, Outcome::Fatal);
+    for (task, of) in [(4, &[1][..]), (5, &[2]), (6, &[3]), (7, &[1, 2, 3])] {
+        let tasks = of.iter().copied().map(TaskId).collect();
+        let after = Some(After { tasks, any: false });
+        let spec = TaskSpec { after, ..TaskSpec::new("fetch", "{}") };
+        w.tell(&Command::SubmitInvalid { spec, error: "it does not fit".into() });
+        assert_eq!(w.status(task), Status::Failed, "after {of:?}");
+        w.state.check().unwrap();
+    }
+    w.finish(worker, 3, Outcome::Success);
+    w.settle();
+    assert!((4..=7).all(|task| w.status(task) == Status::Failed));
+    w.state.check().unwrap();
+}

@@ -1,31 +1,28 @@
 //! Planned times as people of the schedule's zone have them, and what is odd about them there.
 
 use crate::api::PlannedView;
+use crate::kernel::calendar::Calendar;
 use crate::kernel::ids::Timestamp;
 use crate::kernel::schedule::{Plan, ScheduleSpec};
 use crate::units::rfc3339;
 use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset as _, TimeDelta, TimeZone, Utc};
 use chrono_tz::Tz;
-use croner::Cron;
-use croner::parser::{CronParser, Seconds, Year};
 
 /// The zone of a schedule, and its expression where it has one.
 pub(super) struct Local {
     zone: Tz,
-    cron: Option<Cron>,
+    /// The local times that the expression names, as if the zone had no changes.
+    names: Option<Calendar>,
 }
 
 impl Local {
     /// Those of a schedule; a zone that is not known any more is shown as UTC.
     pub(super) fn of(spec: &ScheduleSpec) -> Self {
-        let cron = match &spec.plan {
-            Plan::Cron(words) => {
-                let parser = CronParser::builder().seconds(Seconds::Optional);
-                parser.year(Year::Disallowed).build().parse(words).ok()
-            }
+        let names = match &spec.plan {
+            Plan::Cron(words) => Calendar::parse(words, "UTC", None, None).ok(),
             Plan::Every(..) | Plan::Once(_) | Plan::Boot => None,
         };
-        Self { zone: spec.zone.parse().unwrap_or(Tz::UTC), cron }
+        Self { zone: spec.zone.parse().unwrap_or(Tz::UTC), names }
     }
 
     /// An instant, in the zone.
@@ -35,14 +32,14 @@ impl Local {
         PlannedView {
             at: rfc3339(at),
             local: local.format("%a %Y-%m-%d %H:%M:%S %Z").to_string(),
-            note: self.cron.as_ref().and_then(|cron| self.note(cron, local)),
+            note: self.names.as_ref().and_then(|names| self.note(names, local)),
         }
     }
 
-    fn note(&self, cron: &Cron, at: DateTime<Tz>) -> Option<String> {
+    fn note(&self, names: &Calendar, at: DateTime<Tz>) -> Option<String> {
         let naive = at.naive_local();
-        if !cron.is_time_matching(&naive.and_utc()).unwrap_or(true) {
-            return self.shifted(cron, at);
+        if first_from(names, naive)? != naive {
+            return shifted(names, at);
         }
         match self.zone.from_local_datetime(&naive) {
             MappedLocalTime::Ambiguous(first, second) => {
@@ -54,21 +51,17 @@ impl Local {
             MappedLocalTime::Single(_) | MappedLocalTime::None => None,
         }
     }
+}
 
-    /// The local time that the expression names, where it lies in the gap that ends at `at`.
-    fn shifted(&self, cron: &Cron, at: DateTime<Tz>) -> Option<String> {
-        let before = at.checked_sub_signed(TimeDelta::milliseconds(1))?;
-        let gap = offset(&at).checked_sub(offset(&before)).filter(|seconds| 0 < *seconds)?;
-        let end = at.naive_local();
-        let begin = end.checked_sub_signed(TimeDelta::seconds(i64::from(gap)))?;
-        let wanted = first_match(cron, begin).filter(|wanted| *wanted < end)?;
-        let clock = wanted.format(if wanted.format("%S").to_string() == "00" {
-            "%H:%M"
-        } else {
-            "%H:%M:%S"
-        });
-        Some(format!("{clock} does not exist that day: the first instant after the gap"))
-    }
+/// What is odd about the end of a gap: the local time that the expression names lies within.
+fn shifted(names: &Calendar, at: DateTime<Tz>) -> Option<String> {
+    let before = at.checked_sub_signed(TimeDelta::seconds(1))?;
+    let gap = offset(&at).checked_sub(offset(&before)).filter(|seconds| 0 < *seconds)?;
+    let end = at.naive_local();
+    let begin = end.checked_sub_signed(TimeDelta::seconds(i64::from(gap)))?;
+    let wanted = first_from(names, begin).filter(|wanted| *wanted < end)?;
+    let clock = wanted.format(if end.date() == wanted.date() { "%H:%M" } else { "%Y-%m-%d %H:%M" });
+    Some(format!("{clock} does not exist that day: the first instant after the gap"))
 }
 
 fn offset(at: &DateTime<Tz>) -> i32 {
@@ -76,8 +69,10 @@ fn offset(at: &DateTime<Tz>) -> i32 {
 }
 
 /// The first local time from `begin` on that an expression names.
-fn first_match(cron: &Cron, begin: NaiveDateTime) -> Option<NaiveDateTime> {
-    cron.find_next_occurrence(&begin.and_utc(), true).ok().map(|met| met.naive_utc())
+fn first_from(names: &Calendar, begin: NaiveDateTime) -> Option<NaiveDateTime> {
+    let before = u64::try_from(begin.and_utc().timestamp_millis()).ok()?.checked_sub(1000)?;
+    let met = i64::try_from(names.next(Timestamp(before))?.0).ok()?;
+    DateTime::from_timestamp_millis(met).map(|met| met.naive_utc())
 }
 
 #[cfg(test)]

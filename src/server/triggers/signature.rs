@@ -347,6 +347,26 @@ mod tests {
         assert_eq!(check(secret, &[], body, None), Err(Doubt::Unsigned));
     }
 
+    proptest::proptest! {
+        // spec: TRG-021
+        #[test]
+        fn no_soup_of_headers_is_believed_or_breaks_anything(
+            all in proptest::collection::vec((0..10_usize, "(v1,|v0=|t=7,v1=|sha256=|t=|7|v1,=|,| |)[ -~]{0,80}"), 0..6),
+            body in "[ -~]{0,40}",
+            now in proptest::option::of(0..20_u64),
+        ) {
+            const NAMES: [&str; 10] = [
+                "webhook-signature", "webhook-id", "webhook-timestamp", "stripe-signature",
+                "x-slack-signature", "x-slack-request-timestamp", "x-hub-signature-256",
+                "x-gitea-signature", "x-gogs-signature", "x-signature-256",
+            ];
+            let all: Vec<_> =
+                all.iter().map(|(name, value)| (NAMES[*name], value.trim())).collect();
+            let believed = check("a secret that nobody else knows", &all, &body, now);
+            proptest::prop_assert!(believed.is_err());
+        }
+    }
+
     // spec: TRG-020
     #[test]
     fn a_secret_that_others_may_read_or_that_is_short_is_refused_and_never_shown() {

@@ -233,7 +233,7 @@ fn b61_however_often_the_config_is_read_what_is_due_fires() {
 }
 
 // B76: a reload waited for what ran, and every other schedule with it.
-// spec: TIM-120
+// spec: TIM-120, TIM-122
 #[test]
 fn b76_schedules_go_on_while_a_long_run_and_a_reload_meet() {
     let long = "[schedules.long]\ntype = \"job\"\nat = 2020-01-01T00:00:00Z\n";
@@ -245,13 +245,15 @@ fn b76_schedules_go_on_while_a_long_run_and_a_reload_meet() {
     let daemon = house.daemon();
     let id = TaskId(house.say(&["schedule", "trigger", "long"]).parse().unwrap());
     house.until_start(id, 1);
+    house.say(&["schedule", "add", "more", "--type", "noop", "--every", "1d"]);
     let more = "[schedules.more]\ntype = \"noop\"\nevery = \"1s\"\n";
     let new = config(&house).replace("echo old", "echo new") + more;
     put(&house.path("midwatch.toml"), &new);
     house.until("the new schedule is there", |house| {
         let list: Schedules = house.client().get("/v1/schedules").ok()?;
-        (list.schedules.len() == 3).then_some(())
+        list.schedules.iter().find(|one| one.name == "more" && one.origin == "config").map(drop)
     });
+    assert!(daemon.log().contains("the config takes over schedule more"), "{}", daemon.log());
     until_fired(&house, "more", 2);
     let fired = show(&house, "tick").counts.fired;
     check_account(&until_fired(&house, "tick", fired + 3));
@@ -342,5 +344,42 @@ fn b18_a_damaged_record_of_a_schedule_is_refused_and_mended_it_loses_no_planned_
     let seconds: BTreeSet<_> = tasks(&house, "tick").iter().map(planned).collect();
     let (first, last) = (seconds.first().unwrap(), seconds.last().unwrap());
     assert_eq!(seconds.len() as u64, last - first + 1, "each second once: {seconds:?}");
+    drop(daemon);
+}
+
+// spec: TIM-141, TIM-144
+#[test]
+fn the_lines_of_a_crontab_run_as_cron_runs_them() {
+    let house = House::with("", CALM, &[]);
+    let daemon = house.daemon();
+    let crontab = "GREETING = 'good night'\n\
+                   0 0 1 1 * echo \"$GREETING, $LOGNAME\"; pwd; echo $PATH; cat%one%two \\% three\n\
+                   @reboot true\n61 * * * * true\n";
+    fs::write(house.path("night.cron"), crontab).unwrap();
+    let file = house.path("night.cron");
+    let import = || house.run(&["schedule", "import-crontab", file.to_str().unwrap()]);
+    let first = import();
+    let said = String::from_utf8(first.stdout).unwrap();
+    assert_eq!(first.status.code(), Some(1), "one line is bad");
+    assert!(String::from_utf8_lossy(&first.stderr).contains("line 4: "), "{said}");
+    let name = said.split_whitespace().find(|word| word.starts_with("cron-night-echo-")).unwrap();
+    let again = String::from_utf8(import().stdout).unwrap();
+    assert_eq!(again.matches("as it was").count(), 2, "{again}");
+    let list: Schedules = house.client().get("/v1/schedules").unwrap();
+    assert_eq!(list.schedules.len(), 2);
+    let triggered = house.say(&["schedule", "trigger", name, "--wait"]);
+    let id = triggered.lines().next().unwrap();
+    assert_eq!(triggered, format!("{id}\n{id} SUCCESS"));
+    let me = midwatch::process::identity_of(&rustix::process::geteuid().as_raw().to_string(), None);
+    let (user, home) = me.unwrap().entry.unwrap();
+    let expected =
+        format!("good night, {user}\n{}\n/usr/bin:/bin\none\ntwo % three", home.display());
+    assert_eq!(house.say(&["log", id]), expected);
+    // A line that has gone from the file is named.
+    fs::write(house.path("night.cron"), "@reboot true\n").unwrap();
+    let third = import();
+    assert!(third.status.success());
+    let said = String::from_utf8_lossy(&third.stderr).into_owned();
+    assert!(said.contains(&format!("midwatch schedule remove {name}")), "{said}");
     drop(daemon);
 }

@@ -252,7 +252,9 @@ fn a_task_that_waits_is_edited_and_any_other_is_refused_by_its_status() {
 fn a_bound_holds_while_a_task_of_a_stopped_worker_is_taken_over() {
     let alone = "exec 8>>$DIR/one; flock -n 8 || echo two of the type >>$DIR/overlaps";
     let script = format!("{alone}; [ $MIDWATCH_TASK_ID = 1 ] && first && sleep 600; exit 0");
-    let house = House::new(BRISK, &[("job", &script, "max_running = 1")]);
+    // The lease is short also where the worker had told of the start before it stood still.
+    let lines = "max_running = 1\ntimeout = \"5s\"\ncancel_grace = \"1s\"\nkill_grace = \"1s\"";
+    let house = House::new(BRISK, &[("job", &script, lines)]);
     let engine = house.engine();
     let worker = house.worker("w1", 1);
     let lost = house.submit("job", "null");

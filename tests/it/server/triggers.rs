@@ -210,6 +210,9 @@ fn a_payload_that_does_not_fit_is_refused_or_where_nobody_hears_recorded_as_fail
     let lines = server.send("POST", "/v1/tasks", "application/x-ndjson", lines.as_bytes()).lines();
     assert_eq!(lines[0]["error"]["code"], "invalid_payload");
     assert!(lines[1]["id"].is_u64(), "{lines:?}");
+    let schedule = json!({"type": "fetch_data", "every": "1h", "payload": {"page": "x"}});
+    let refused = server.post("/v1/schedules/hourly", &schedule).refusal();
+    assert_eq!((refused.0, &*refused.1), (422, "invalid_payload"));
     let delivered = deliver(&server, "1", r#"{"ref":"main"}"#);
     assert_eq!(delivered.status, 201, "{}", delivered.text());
     let made = task(&server, &delivered.json()["id"]);
