@@ -13,7 +13,7 @@ use crate::kernel::ids::{LifeTime, Millis, Moment, Timestamp};
 use crate::kernel::schedule::{Origin, ScheduleSpec};
 use crate::kernel::text::Text;
 use crate::kernel::{Command, Rejection, ScheduleAct};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Decisions on schedules in one turn.
 const FIRES_PER_TURN_MAX: usize = 256;
@@ -21,11 +21,16 @@ const FIRES_PER_TURN_MAX: usize = 256;
 /// How long to wait when a fire found no room for its task.
 const FIRE_AGAIN: Millis = Millis::secs(10);
 
+/// Schedules that are passed over for want of room, at most; with more, none is tried for a while.
+const HELD_MAX: usize = 64;
+
 /// Where firing stands. Kept here, not in the state: after a restart it is tried at once.
 #[derive(Debug, Default)]
 pub(super) struct Firing {
-    /// Not before this reading of the life clock, for there was no room.
-    from: LifeTime,
+    /// Schedules whose task found no room; they hold no other up.
+    held: BTreeSet<Text>,
+    /// When they are tried again, on the life clock.
+    again: LifeTime,
     /// Whether the wall clock could not be believed at the last turn.
     doubtful: bool,
 }
@@ -34,15 +39,21 @@ impl<D: Disk> Engine<D> {
     /// Decides the planned times that have come.
     pub(super) fn fire_schedules(&mut self, now: &mut Moment) -> Result<(), JournalError> {
         self.firing.doubtful = now.doubtful;
-        if now.life < self.firing.from {
-            return Ok(());
+        if self.firing.again <= now.life {
+            self.firing.held.clear();
         }
         for _ in 0..FIRES_PER_TURN_MAX {
-            let Some(name) = self.state.next_fire(*now).cloned() else { return Ok(()) };
-            let fired = self.carry_out(&Command::Fire(name), &Actor::Daemon, now)?;
-            if fired.is_err() {
-                self.firing.from = now.life.after(FIRE_AGAIN);
+            if HELD_MAX <= self.firing.held.len() {
                 return Ok(());
+            }
+            let next = self.state.next_fire(*now, &self.firing.held);
+            let Some(name) = next.cloned() else { return Ok(()) };
+            let fired = self.carry_out(&Command::Fire(name.clone()), &Actor::Daemon, now)?;
+            if fired.is_err() {
+                if self.firing.held.is_empty() {
+                    self.firing.again = now.life.after(FIRE_AGAIN);
+                }
+                self.firing.held.insert(name);
             }
         }
         self.again = true;
@@ -52,11 +63,9 @@ impl<D: Disk> Engine<D> {
     /// When a planned time comes next, by the wall clock; and when to try again after there was no
     /// room.
     pub(super) fn next_fire(&self) -> (Option<Timestamp>, Option<LifeTime>) {
-        let planned = self.state.next_planned(self.firing.doubtful);
-        if self.firing.from <= self.turned {
-            return (planned, None);
-        }
-        (None, planned.map(|_| self.firing.from))
+        let Firing { held, again, doubtful } = &self.firing;
+        let planned = self.state.next_planned(*doubtful, held).filter(|_| held.len() < HELD_MAX);
+        (planned, (!held.is_empty()).then_some(*again))
     }
 
     /// Makes the schedules of the config what the config says: those it names are set, those it

@@ -197,25 +197,30 @@ impl State {
         self.index.live.get(schedule).map_or(0, BTreeSet::len)
     }
 
-    /// The schedule that has something to decide at `now`: the front of a set, never a scan.
-    pub fn next_fire(&self, now: Moment) -> Option<&Text> {
-        if let Some(name) = self.index.fires.first() {
-            return Some(name);
-        }
-        let calendar = self.index.calendar.first().filter(|_| !now.doubtful);
-        let first = self.index.elapsed.first().into_iter().chain(calendar).min()?;
-        (first.0 <= now.wall).then_some(&first.1)
+    /// The schedule that has something to decide at `now`, one of those in `held` left out: the
+    /// front of a set, never a scan.
+    pub fn next_fire(&self, now: Moment, held: &BTreeSet<Text>) -> Option<&Text> {
+        let queued = self.index.fires.iter().find(|name| !held.contains(*name));
+        queued.or_else(|| {
+            let next = self.planned_next(now.doubtful, held)?;
+            (next.0 <= now.wall).then_some(&next.1)
+        })
     }
 
-    /// When the next planned time is, by the wall clock.
-    pub fn next_planned(&self, doubtful: bool) -> Option<Timestamp> {
-        self.next_schedule(doubtful).map(|(at, _)| *at)
+    /// When the next planned time is, by the wall clock, those in `held` left out.
+    pub fn next_planned(&self, doubtful: bool, held: &BTreeSet<Text>) -> Option<Timestamp> {
+        self.planned_next(doubtful, held).map(|(at, _)| *at)
     }
 
     /// When the next planned time is, by the wall clock, and of which schedule.
     pub fn next_schedule(&self, doubtful: bool) -> Option<&(Timestamp, Text)> {
-        let calendar = self.index.calendar.first().filter(|_| !doubtful);
-        self.index.elapsed.first().into_iter().chain(calendar).min()
+        self.planned_next(doubtful, &BTreeSet::new())
+    }
+
+    fn planned_next(&self, doubtful: bool, held: &BTreeSet<Text>) -> Option<&(Timestamp, Text)> {
+        let free = |(_, name): &&(Timestamp, Text)| !held.contains(name);
+        let calendar = self.index.calendar.iter().find(free).filter(|_| !doubtful);
+        self.index.elapsed.iter().find(free).into_iter().chain(calendar).min()
     }
 
     /// How many tasks of a type have each status.

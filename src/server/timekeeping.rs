@@ -30,7 +30,7 @@ pub(super) async fn tell_of_steps(hand: Hand) -> ! {
         Ok(timer) => timer,
         Err(error) => {
             tracing::warn!("the wall clock is looked at every second, for no timer tells: {error}");
-            look_again_and_again(hand).await
+            look_again_and_again(hand).await;
         }
     };
     loop {
@@ -38,7 +38,7 @@ pub(super) async fn tell_of_steps(hand: Hand) -> ! {
             tracing::warn!(
                 "the wall clock is looked at every second, for its timer fails: {error}"
             );
-            look_again_and_again(hand).await
+            look_again_and_again(hand).await;
         }
         tell(&hand);
     }

@@ -19,6 +19,7 @@ use crate::asked;
 
 mod dispatch;
 mod leases;
+mod schedules;
 
 const SEGMENT: u64 = 16 << 10;
 const SNAPSHOT_AFTER: u64 = 24 << 10;
