@@ -86,7 +86,33 @@ impl<'a> Ask<'a> {
             ScheduleAct::Trigger { by } => return self.trigger(self.schedule(name)?, by),
         };
         let answer = Answer::ScheduleActed { changed: event.is_some(), task: None };
-        Ok(Decision { events: event.into_iter().collect(), answer })
+        let given_up = event.as_ref().and_then(|event| self.given_up(name, event));
+        Ok(Decision { events: given_up.into_iter().chain(event).collect(), answer })
+    }
+
+    /// What is due of a schedule that after `event` fires no more, or at other times: no run is made
+    /// for it, and that is on record.
+    fn given_up(self, name: &Text, event: &Event) -> Option<Event> {
+        let schedule = self.state.schedule(name)?;
+        let kept = match event {
+            Event::ScheduleSet(set) => set.keeps == Some(true),
+            event => !matches!(event, Event::SchedulePaused(_) | Event::ScheduleRemoved(_)),
+        };
+        let held = self.now.doubtful && !schedule.spec.plan.is_elapsed();
+        if kept || held || schedule.paused.is_some() {
+            return None;
+        }
+        let (mut walk, mut turn) =
+            (Walk::of(schedule), Turn { decided: schedule.decided, ..Turn::default() });
+        self.miss(schedule, &mut walk, &mut turn);
+        let end = self.now.wall.after(Millis(1));
+        if let Some(due) = walk.take_before(end) {
+            let more = walk.at.is_some_and(|at| at < end).then_some(true);
+            turn.decided = due.last;
+            turn.passed.push(Passed { passing: Passing::Skipped, more, ..due });
+        }
+        let decided = !turn.passed.is_empty();
+        turn.decision(schedule, walk.at).events.pop().filter(|_| decided)
     }
 
     fn set_schedule(

@@ -483,6 +483,25 @@ fn while_the_clock_is_doubtful_the_calendar_waits_and_intervals_go_on() {
     assert_eq!(w.runs(), [w.runs()[0], 300], "what passed within the grace is one run");
 }
 
+// spec: TIM-124
+#[test]
+fn what_is_due_when_a_schedule_is_paused_changed_or_removed_is_skipped_on_record() {
+    let mut w = with(cron("* * * * *"));
+    w.wait(3 * MINUTE);
+    w.on_schedule(ScheduleAct::Pause { reason: None });
+    assert_eq!(w.passed(), [(60, 180, 3, Passing::Skipped)]);
+    w.on_schedule(ScheduleAct::Resume);
+    w.wait(MINUTE);
+    w.set(cron("30 * * * *"));
+    assert_eq!(w.passed().last(), Some(&(60, 240, 4, Passing::Skipped)));
+    assert_eq!(w.next(), Some(MONDAY + 30 * MINUTE));
+    w.wait(HOUR);
+    w.said.clear();
+    w.on_schedule(ScheduleAct::Remove { origin: Origin::Config });
+    assert!(w.said.starts_with("fired\nschedule_removed\n"), "{}", w.said);
+    assert!(w.runs().is_empty());
+}
+
 // spec: TIM-159
 #[test]
 fn a_schedule_that_was_made_while_the_clock_was_unset_begins_when_it_is_set() {

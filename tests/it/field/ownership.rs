@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-// Files are made for their owner alone, and the socket is from its birth, by an engine whose umask
+// B81: files are made for their owner alone, and the socket is from its birth, by an engine whose umask
 // keeps nothing from anybody. (In a process of its own: a umask belongs to all threads.)
 #[test]
 fn files_and_socket_are_their_owner_s_alone_whatever_the_umask() {

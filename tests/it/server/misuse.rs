@@ -28,6 +28,7 @@ fn a_payload_over_a_mebibyte_is_refused_and_one_of_a_mebibyte_is_taken() {
     assert!(detail.contains("1048577"), "{detail}");
 }
 
+// B79
 #[test]
 fn a_huge_body_is_refused_before_it_is_read() {
     let server = Server::start();
@@ -45,6 +46,7 @@ fn a_huge_body_is_refused_before_it_is_read() {
     assert_eq!(Answer::read(&mut stream).refusal().0, 400);
 }
 
+// B79
 #[test]
 fn slow_half_closed_and_garbled_clients_harm_nobody() {
     let server = Server::start();
@@ -81,6 +83,7 @@ fn slow_half_closed_and_garbled_clients_harm_nobody() {
     assert_eq!(server.get("/v1/tasks").json()["total"], 10);
 }
 
+// B79
 #[test]
 fn a_thousand_idle_connections_leave_room_for_work() {
     let server = Server::start();
@@ -91,6 +94,7 @@ fn a_thousand_idle_connections_leave_room_for_work() {
     assert_eq!(idle.len(), 1000);
 }
 
+// B79
 #[test]
 fn a_reader_who_never_reads_stops_nobody_else() {
     let server = Server::start();
@@ -106,6 +110,7 @@ fn a_reader_who_never_reads_stops_nobody_else() {
     assert_eq!(server.get("/v1/tasks?limit=1").json()["total"], 5);
 }
 
+// B81
 #[test]
 fn a_named_group_gets_the_socket_outside_of_the_data_directory() {
     let dir = tempfile::tempdir().unwrap();
@@ -130,6 +135,7 @@ fn a_named_group_gets_the_socket_outside_of_the_data_directory() {
 }
 
 /// A second user on the socket; needs root to become one.
+// B81
 #[test]
 fn another_user_may_look_and_submit_and_nothing_more() {
     if !rustix::process::geteuid().is_root() {
