@@ -2,7 +2,7 @@
 
 use super::arguments::task_id;
 use super::connection::post;
-use super::failure::{Failure, exit};
+use super::failure::Failure;
 use super::session::{Format, Session};
 use crate::api::Acted;
 use crate::kernel::ids::TaskId;
@@ -28,24 +28,14 @@ pub(super) fn each<T: Serialize>(
     body: &T,
     session: &mut Session<'_>,
 ) -> Result<u8, Failure> {
-    let mut worst = exit::DONE;
-    for id in ids {
-        match post::<T, Acted>(session.api, &format!("/v1/tasks/{id}/{verb}"), body) {
-            Ok(acted) => match session.format {
-                Format::Json | Format::Ndjson => session.json(&acted)?,
-                Format::Table => session.print(&format!("{}\n", words(*id, &acted)))?,
-            },
-            Err(failure) => {
-                let code = session.complain(&failure);
-                worst = worst.max(code);
-                // Without a daemon the others fare no better.
-                if code == exit::UNREACHABLE {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(worst)
+    session.one_by_one(
+        ids,
+        |id, session| post::<T, Acted>(session.api, &format!("/v1/tasks/{id}/{verb}"), body),
+        |id, acted, session| match session.format {
+            Format::Json | Format::Ndjson => session.json(acted),
+            Format::Table => session.print(&format!("{}\n", words(*id, acted))),
+        },
+    )
 }
 
 /// What became of it, in words.

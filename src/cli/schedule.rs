@@ -102,21 +102,11 @@ fn each(
     session: &mut Session<'_>,
     act: impl Fn(&str, &Session<'_>) -> Result<ScheduleActed, Failure>,
 ) -> Result<u8, Failure> {
-    let mut worst = exit::DONE;
-    for name in names {
-        match act(&path(name), session) {
-            Ok(acted) => tell(&acted, done, session)?,
-            Err(failure) => {
-                let code = session.complain(&failure);
-                worst = worst.max(code);
-                // Without a daemon the others fare no better.
-                if code == exit::UNREACHABLE {
-                    break;
-                }
-            }
-        }
-    }
-    Ok(worst)
+    session.one_by_one(
+        names,
+        |name, session| act(&path(name), session),
+        |_, acted, session| tell(acted, done, session),
+    )
 }
 
 fn tell(acted: &ScheduleActed, done: &str, session: &mut Session<'_>) -> Result<(), Failure> {

@@ -2,7 +2,7 @@
 
 use super::connection::Api;
 use super::environment::Environment;
-use super::failure::Failure;
+use super::failure::{Failure, exit};
 use super::paint::Paint;
 use crate::config::{Config, Named, Source};
 use crate::kernel::ids::Timestamp;
@@ -137,5 +137,30 @@ impl Session<'_> {
         let text = failure.render(self.err_paint.0);
         drop(self.err.write_all(text.as_bytes()).and_then(|()| self.err.flush()));
         failure.code()
+    }
+
+    /// Does something about each of several things and tells what came of it. One that is refused
+    /// stops no other; the worst exit code wins.
+    pub(crate) fn one_by_one<T, A>(
+        &mut self,
+        things: &[T],
+        act: impl Fn(&T, &Self) -> Result<A, Failure>,
+        tell: impl Fn(&T, &A, &mut Self) -> Result<(), Failure>,
+    ) -> Result<u8, Failure> {
+        let mut worst = exit::DONE;
+        for thing in things {
+            match act(thing, self) {
+                Ok(acted) => tell(thing, &acted, self)?,
+                Err(failure) => {
+                    let code = self.complain(&failure);
+                    worst = worst.max(code);
+                    // Without a daemon the others fare no better.
+                    if code == exit::UNREACHABLE {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(worst)
     }
 }
