@@ -16,7 +16,7 @@ use crate::clock::{Clock, Step, Until};
 use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
 use crate::journal::{JournalError, RealDisk};
 use crate::kernel::Rejection;
-use crate::kernel::event::{Actor, Event, Standing};
+use crate::kernel::event::{Actor, Event, Standing, WorkerMoved};
 use crate::kernel::ids::{Fence, LifeTime, Millis, Moment, TaskId};
 use crate::kernel::task::Task;
 use crate::kernel::text::Text;
@@ -288,6 +288,9 @@ impl Host {
         let (mut collect, mut ended) = (false, false);
         for recorded in &events {
             self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
+            if let Event::WorkerMoved(moved) = &recorded.event {
+                tell_of_standing(&facts, moved);
+            }
             collect |= match &recorded.event {
                 Event::WorkerMoved(moved) => moved.to == Standing::Gone,
                 Event::Moved(moved) => moved.to.is_waiting(),
@@ -389,6 +392,21 @@ fn stepped(step: Step) -> Input {
     let (word, by) = if from < to { ("forward", to.since(from)) } else { ("back", from.since(to)) };
     tracing::warn!("the wall clock was put {word} by {} and shows {}", span(by), rfc3339(to));
     Input::ClockStepped { from, to }
+}
+
+/// A worker that is silent or gone is worth a line; one that leaves as it should is not.
+fn tell_of_standing(facts: &Facts<'_>, moved: &WorkerMoved) {
+    let WorkerMoved { worker: id, to, reason } = moved;
+    let known = facts.engine.state().worker(*id);
+    let name = known.map(|known| format!(" ({})", known.registration.name)).unwrap_or_default();
+    let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+    match (to, reason) {
+        (Standing::Alive, _) => tracing::info!("worker {id}{name} is alive again"),
+        (Standing::Suspect | Standing::Offline, _) | (Standing::Gone, Some(_)) => {
+            tracing::warn!("worker {id}{name} is {}{why}", to.word());
+        }
+        (Standing::Gone, None) => {}
+    }
 }
 
 /// All who could send are gone.
