@@ -23,7 +23,7 @@ const DAY: Millis = Millis(86_400_000);
 pub(crate) const EVERY: RangeInclusive<Millis> = Millis::secs(1)..=DAY.times(366);
 
 /// How long ago a planned time may be, and still be run.
-pub(crate) const MISFIRE_GRACE: RangeInclusive<Millis> = Millis(0)..=DAY.times(31);
+pub(crate) const MISFIRE_GRACE: RangeInclusive<Millis> = Millis::secs(1)..=DAY.times(31);
 
 /// Spans of which a random part is waited for.
 pub(crate) const JITTER: RangeInclusive<Millis> = Millis(0)..=DAY;

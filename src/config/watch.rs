@@ -16,8 +16,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// How long nothing happens before a change counts as made.
-const SETTLE: Duration = Duration::from_millis(250);
+/// How long nothing happens before a change counts as made: a file that is written in place, bit by
+/// bit, may be good TOML long before it is whole.
+const SETTLE: Duration = Duration::from_secs(1);
 
 /// Steps of one change that are waited for; a directory in which something happens all the time
 /// must not keep the config from being read.

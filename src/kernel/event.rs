@@ -483,7 +483,8 @@ pub struct ClockStepped {
     #[n(2)]
     pub jump: Option<Jump>,
     /// Set where the step takes back what a jump had opened: planned times that were decided in it
-    /// without a run are open again.
+    /// without a run are open again. False where that holds only for schedules that were made, or
+    /// given other times, after what the clock shows now.
     #[n(3)]
     pub reopens: Option<bool>,
     /// Set where the clock had not been set before: what a schedule that was made meanwhile would

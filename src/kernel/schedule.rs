@@ -298,6 +298,13 @@ pub struct Passed {
     pub more: Option<bool>,
 }
 
+impl Passed {
+    /// What became of a single planned time.
+    pub(super) const fn one(at: Timestamp, passing: Passing, task: Option<TaskId>) -> Self {
+        Self { first: at, last: at, count: 1, passing, task, more: None }
+    }
+}
+
 /// What became of a planned time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
 #[cbor(index_only)]
@@ -317,7 +324,7 @@ pub enum Passing {
     /// It waits until a run is over; that it fires is told again.
     #[n(4)]
     Queued,
-    /// It waited, and another fire took its place.
+    /// It waited, and was given up: another fire took its place, or the schedule was removed.
     #[n(5)]
     Replaced,
 }
@@ -407,7 +414,7 @@ pub struct Schedule {
     /// Where it comes from.
     #[n(2)]
     pub origin: Origin,
-    /// When it was made or last changed.
+    /// When its times began to count: when it was made, or given other times.
     #[n(3)]
     pub since: Timestamp,
     /// Who did.

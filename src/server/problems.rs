@@ -62,7 +62,9 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::BadTimes(_) | Rejection::TooManyToWaitFor(_) => {
             Problem::new(Code::InvalidRequest, detail)
         }
-        Rejection::TooManySchedules => Problem::new(Code::OverLimit, detail),
+        Rejection::TooManySchedules | Rejection::FiresQueued(_) => {
+            Problem::new(Code::OverLimit, detail)
+        }
         Rejection::Overlaps { task, .. } => {
             Problem::new(Code::ScheduleConflict, detail).with_help(format!("midwatch show {task}"))
         }

@@ -61,7 +61,7 @@ pub(super) fn render(schedules: &Schedules, view: &View) -> String {
 /// What a person should know of it, the most important first.
 fn note(one: &ScheduleView, view: &View) -> (String, Ink) {
     if let Some(trouble) = &one.trouble {
-        return (format!("fires no more: {trouble}"), Ink::Red);
+        return (trouble.clone(), Ink::Red);
     }
     if let Some(order) = &one.paused {
         let why = order.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();

@@ -69,7 +69,7 @@ pub(super) fn render(one: &ScheduleView, view: &View) -> String {
 
 fn head(one: &ScheduleView, view: &View) -> String {
     let (word, ink) = match one {
-        ScheduleView { trouble: Some(_), .. } => ("fires no more", Ink::Red),
+        ScheduleView { trouble: Some(_), .. } => ("in trouble", Ink::Red),
         ScheduleView { paused: Some(_), .. } => ("paused", Ink::Yellow),
         ScheduleView { held: true, .. } => ("held until the clock can be believed", Ink::Yellow),
         ScheduleView { next: None, at: Some(_), .. } => ("over", Ink::Plain),

@@ -157,7 +157,7 @@ fn a_paused_and_a_stuck_schedule_say_so_first() {
         schedule nightly  30 2 * * *  America/New_York  paused
 
           paused      10 min ago by uid 0: the bank is closed
-        schedule nightly  30 2 * * *  America/New_York  fires no more
+        schedule nightly  30 2 * * *  America/New_York  in trouble
 
           trouble     there is no date any more that it matches
         schedule nightly  30 2 * * *  America/New_York  held until the clock can be believed

@@ -113,7 +113,7 @@ fn slips_in_a_schedule_are_named_with_their_lines() {
             error: `schedules.f.every` must be from 1s to 366d, not 10ms (midwatch.toml, line 20)
             error: `schedules.f.overlap` must be one of skip, queue, replace, not `both` (midwatch.toml, line 21)
             error: `schedules.f.dst_gap` means nothing without `cron` (midwatch.toml, line 22)
-            error: `schedules.f.misfire_grace` must be from 0s to 31d, not 32d (midwatch.toml, line 23)
+            error: `schedules.f.misfire_grace` must be from 1s to 31d, not 32d (midwatch.toml, line 23)
             error: `schedules.f.jitter` must be from 0s to 1d, not 25h (midwatch.toml, line 24)
             error: `schedules.f.max_instances` must be from 1 to 100000, not 0 (midwatch.toml, line 25)
             error: `schedules.f.payload`: JSON has no nan (midwatch.toml, line 26)

@@ -101,9 +101,9 @@ pub(super) fn set(state: &mut State, stamp: &Stamp, event: &ScheduleSet) -> Appl
     if *keeps != Some(true) {
         schedule.look = None;
         schedule.reopen(stamp.wall, runs.unwrap_or_default());
+        schedule.since = stamp.wall;
     }
     schedule.origin = *origin;
-    schedule.since = stamp.wall;
     schedule.by = stamp.by.clone();
     state.index.insert_schedule(&schedule);
     state.schedules.insert(name.clone(), Shared::new(schedule));
@@ -189,7 +189,7 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
     state.head.last_step = Some(crate::kernel::event::Jump { from: *from, to: *to });
     let moved =
         |at: Timestamp| Timestamp(at.after(to.since(*from)).0.saturating_sub(from.since(*to).0));
-    let mut ahead = if *reopens == Some(true) { runs_after(state, *to) } else { BTreeMap::new() };
+    let mut ahead = if reopens.is_some() { runs_after(state, *to) } else { BTreeMap::new() };
     state.change_schedules(|schedule| {
         if schedule.spec.plan.is_elapsed() {
             // A fire at the start of the host is due at once, whatever the clock shows.
@@ -202,7 +202,7 @@ pub(super) fn clock_stepped(state: &mut State, event: &ClockStepped) {
                 schedule.next = Some(*to);
                 schedule.look = Some(true);
             }
-        } else if *reopens == Some(true) && *to < schedule.decided {
+        } else if reopens.is_some_and(|all| all || *to < schedule.since) && *to < schedule.decided {
             schedule.reopen(*to, ahead.remove(&schedule.name).unwrap_or_default());
             schedule.since = schedule.since.min(*to);
             if schedule.paused.is_none() {

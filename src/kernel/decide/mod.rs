@@ -18,6 +18,7 @@ use super::status::{Outcome, Reason, Status, Stop};
 use super::task::{Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
+use crate::limits::FIRES_QUEUED_MAX;
 use crate::limits::{AFTER_MAX, SCHEDULES_MAX};
 use std::fmt;
 
@@ -295,6 +296,8 @@ pub enum Rejection {
         /// The run.
         task: TaskId,
     },
+    /// As many fires of the schedule wait as may.
+    FiresQueued(Text),
     /// It has failed more often than the new limit of retries would allow.
     RetriesUsed {
         /// The task.
@@ -381,21 +384,16 @@ impl fmt::Display for Rejection {
                 "task {task} of schedule `{schedule}` is not over, and there may be no more of them \
                  at once"
             ),
+            Self::FiresQueued(name) => write!(
+                f,
+                "{FIRES_QUEUED_MAX} runs of schedule `{name}` wait already, as many as may wait"
+            ),
             Self::RetriesUsed { task, failed, max_retry } => write!(
                 f,
                 "task {task} has failed {failed} times already, more often than max_retry \
                  {max_retry} allows"
             ),
-            Self::WrongStatus { task, status, verb } => {
-                write!(f, "cannot {} task {task}: it is {status}", verb.word())?;
-                if status.is_terminal() {
-                    f.write_str(", and ended tasks stay as they are")?;
-                }
-                match verb.leads_to() {
-                    Some(to) => write!(f, " (there is no way from {status} to {to})"),
-                    None => f.write_str(" (only PENDING, PAUSED and RETRYING ones can change)"),
-                }
-            }
+            Self::WrongStatus { task, status, verb } => f.write_str(&no_way(*task, *status, *verb)),
             Self::Blocked { task, open } => {
                 let (first, more) = first_of(open);
                 write!(f, "task {task} waits for task {first}{more} and cannot run before")
@@ -422,6 +420,16 @@ impl fmt::Display for Rejection {
             ),
         }
     }
+}
+
+/// Why a status does not allow what was wanted.
+fn no_way(task: TaskId, status: Status, verb: Verb) -> String {
+    let ended = if status.is_terminal() { ", and ended tasks stay as they are" } else { "" };
+    let why = verb.leads_to().map_or_else(
+        || "only PENDING, PAUSED and RETRYING ones can change".to_owned(),
+        |to| format!("there is no way from {status} to {to}"),
+    );
+    format!("cannot {} task {task}: it is {status}{ended} ({why})", verb.word())
 }
 
 /// The first of some tasks in words, and how many more there are.

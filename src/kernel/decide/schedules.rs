@@ -6,6 +6,7 @@
 
 use super::people::ask_stop;
 use super::{Answer, Ask, Decision, Rejection, moved};
+use crate::kernel::calendar::CalendarError;
 use crate::kernel::event::{
     Actor, ClockStepped, Event, Fired, Jump, SchedulePaused, ScheduleRemoved, ScheduleResumed,
     ScheduleSet,
@@ -94,9 +95,10 @@ impl<'a> Ask<'a> {
     /// for it, and that is on record.
     fn given_up(self, name: &Text, event: &Event) -> Option<Event> {
         let schedule = self.state.schedule(name)?;
-        let kept = match event {
-            Event::ScheduleSet(set) => set.keeps == Some(true),
-            event => !matches!(event, Event::SchedulePaused(_) | Event::ScheduleRemoved(_)),
+        let kept = if let Event::ScheduleSet(set) = event {
+            set.keeps == Some(true)
+        } else {
+            !matches!(event, Event::SchedulePaused(_) | Event::ScheduleRemoved(_))
         };
         let held = self.now.doubtful && !schedule.spec.plan.is_elapsed();
         if kept || held || schedule.paused.is_some() {
@@ -111,7 +113,13 @@ impl<'a> Ask<'a> {
             turn.decided = due.last;
             turn.passed.push(Passed { passing: Passing::Skipped, more, ..due });
         }
-        let decided = !turn.passed.is_empty();
+        if matches!(event, Event::ScheduleRemoved(_)) && !schedule.queued.is_empty() {
+            let waited = schedule.queued.iter().filter(|fire| fire.manual.is_none());
+            turn.passed
+                .extend(waited.map(|fire| Passed::one(fire.planned, Passing::Replaced, None)));
+            turn.queued = Some(Vec::new());
+        }
+        let decided = !turn.passed.is_empty() || turn.queued.is_some();
         turn.decision(schedule, walk.at).events.pop().filter(|_| decided)
     }
 
@@ -137,6 +145,13 @@ impl<'a> Ask<'a> {
             return Err(Rejection::TooManySchedules);
         }
         let kept = old.filter(|old| old.spec.fires_like(spec));
+        if origin == Origin::Runtime
+            && kept.is_none()
+            && matches!(spec.plan, Plan::Once(at) if at <= self.now.wall)
+        {
+            let why = "it is past, and nothing that is past is ever run".to_owned();
+            return Err(Rejection::BadTimes(CalendarError { key: "at", why }));
+        }
         let next = match kept {
             Some(old) => old.next,
             None if old.is_some_and(|old| old.paused.is_some()) => None,
@@ -267,8 +282,7 @@ impl<'a> Ask<'a> {
         scheduled: Scheduled,
         turn: &mut Turn,
     ) -> Result<Option<TaskId>, Rejection> {
-        let one =
-            |at, passing, task| Passed { first: at, last: at, count: 1, passing, task, more: None };
+        let one = Passed::one;
         let planned = scheduled.planned;
         let manual = scheduled.manual.is_some();
         let mut room = self.has_room(schedule);
@@ -350,11 +364,16 @@ impl<'a> Ask<'a> {
 
     fn trigger(self, schedule: &Schedule, by: &Actor) -> Result<Decision, Rejection> {
         let runs = self.state.live(&schedule.name).next();
-        if let Some(task) = runs.filter(|_| !self.has_room(schedule))
-            && schedule.spec.overlap == Overlap::Skip
-        {
-            let schedule = schedule.name.clone();
-            return Err(Rejection::Overlaps { schedule, task: task.id });
+        let room = self.has_room(schedule);
+        match (schedule.spec.overlap, runs.filter(|_| !room)) {
+            (Overlap::Skip, Some(task)) => {
+                let schedule = schedule.name.clone();
+                return Err(Rejection::Overlaps { schedule, task: task.id });
+            }
+            (Overlap::Queue, Some(_)) if FIRES_QUEUED_MAX <= schedule.queued.len() => {
+                return Err(Rejection::FiresQueued(schedule.name.clone()));
+            }
+            _ => {}
         }
         let scheduled = Scheduled {
             schedule: schedule.name.clone(),
@@ -376,16 +395,17 @@ impl<'a> Ask<'a> {
         let plausible = |at: Timestamp| self.rules.plausible_since <= at;
         let back = plausible(to) && (to < from || !plausible(from));
         let unborn = || self.state.schedules().any(|schedule| to < schedule.since);
-        let reopens = back && (jump.is_some_and(|jump| to < jump.to) || unborn());
+        let reopens = back && jump.is_some_and(|jump| to < jump.to);
+        // Without a jump only what was made in a time that was none begins again.
+        let reopens = if reopens { Some(true) } else { (back && unborn()).then_some(false) };
         let jump = if from < to {
             // A clock that was never set says nothing of the time before.
             Some(Jump { from: from.max(self.rules.plausible_since), to }).filter(|_| plausible(to))
-        } else if reopens {
+        } else if reopens == Some(true) {
             jump.filter(|jump| jump.from < to).map(|jump| Jump { to, ..jump })
         } else {
             jump
         };
-        let reopens = reopens.then_some(true);
         let first_set = (!plausible(from) && plausible(to)).then_some(true);
         let stepped = ClockStepped { from, to, jump, reopens, first_set };
         let stepped = Event::ClockStepped(stepped);

@@ -695,3 +695,54 @@ fn ten_thousand_runs_ahead_of_a_clock_that_was_put_back_are_remembered() {
     }
     assert_eq!(w.state.task_count(), before + 1, "what comes next was not fired yet");
 }
+
+// spec: TIM-154
+#[test]
+fn a_schedule_that_was_made_lately_lets_no_other_decide_twice_when_the_clock_is_put_back() {
+    let mut w = with(cron("* * * * *"));
+    (0..5).for_each(|_| w.pass(MINUTE));
+    assert_eq!(w.s().counts.skipped, 4);
+    let act = ScheduleAct::Set {
+        spec: Box::new(cron("30 * * * *")),
+        origin: Origin::Runtime,
+        replace: false,
+    };
+    w.tell(&Command::ActOnSchedule { name: "late".into(), act });
+    w.set(ScheduleSpec { priority: 3, ..cron("* * * * *") });
+    w.step_to(MONDAY + 2 * MINUTE);
+    (0..3).for_each(|_| w.pass(MINUTE));
+    assert_eq!(w.s().counts.skipped, 4, "{:?}", w.passed());
+    // The one that was made in a time that had not come yet begins with it.
+    assert_eq!(w.state.schedule("late").unwrap().next, Some(Timestamp(MONDAY + 30 * MINUTE)));
+    assert!(w.state.schedule("late").unwrap().decided <= w.now.wall);
+}
+
+#[test]
+fn no_run_that_was_promised_is_forgotten_where_as_many_wait_as_may() {
+    let mut w = with(ScheduleSpec { overlap: Overlap::Queue, ..cron("0 5 * * *") });
+    (0..=FIRES_QUEUED_MAX).for_each(|_| w.trigger());
+    assert_eq!(w.s().queued.len(), FIRES_QUEUED_MAX);
+    w.said.clear();
+    w.trigger();
+    assert_eq!(w.said, "refused: 100 runs of schedule `s` wait already, as many as may wait\n");
+}
+
+#[test]
+fn fires_that_wait_are_given_up_on_record_with_their_schedule() {
+    let mut w = with(ScheduleSpec { overlap: Overlap::Queue, ..cron("* * * * *") });
+    (0..3).for_each(|_| w.pass(MINUTE));
+    w.trigger();
+    w.said.clear();
+    w.on_schedule(ScheduleAct::Remove { origin: Origin::Config });
+    assert!(w.said.starts_with("fired\nschedule_removed\n"), "{}", w.said);
+}
+
+#[test]
+fn a_date_that_is_past_is_refused_where_a_person_asks_for_it() {
+    let mut w = with(cron("0 5 * * *"));
+    w.said.clear();
+    let past = ScheduleSpec::new("job", Plan::Once(Timestamp(MONDAY)));
+    let act = ScheduleAct::Set { spec: Box::new(past), origin: Origin::Runtime, replace: false };
+    w.tell(&Command::ActOnSchedule { name: "past".into(), act });
+    assert_eq!(w.said, "refused: `at`: it is past, and nothing that is past is ever run\n");
+}

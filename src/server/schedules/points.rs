@@ -7,8 +7,7 @@ use crate::server::host::Facts;
 /// Schedules that are named one by one.
 const NAMED_MAX: usize = 3;
 
-/// Schedules of the config that are not as it says, and those of which nothing can be planned any
-/// more.
+/// Schedules of the config that are not as it says, and those of which nothing comes any more.
 pub(crate) fn points(facts: &Facts<'_>) -> Vec<Attention> {
     let refused = facts.refused.iter().map(|(name, why)| {
         let what = format!("schedule {name} is not as the config says: {why}");
@@ -17,7 +16,7 @@ pub(crate) fn points(facts: &Facts<'_>) -> Vec<Attention> {
     let schedules = facts.engine.state().schedules();
     let stuck = schedules.filter_map(|schedule| {
         let name = &schedule.name;
-        let what = format!("schedule {name} fires no more: {}", trouble(schedule)?);
+        let what = format!("schedule {name}: {}", trouble(facts, schedule)?);
         Some((what, format!("midwatch schedule show {name}")))
     });
     [named(refused), named(stuck)].concat()

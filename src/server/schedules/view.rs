@@ -20,6 +20,7 @@ pub(super) struct Sketch {
     running: Vec<TaskId>,
     held: bool,
     away: Option<Jump>,
+    trouble: Option<String>,
 }
 
 /// Runs of one schedule that an answer names at most.
@@ -32,7 +33,8 @@ impl Sketch {
         Self {
             running: running.collect(),
             held: facts.now.doubtful && !schedule.spec.plan.is_elapsed(),
-            away: state.head().jump,
+            away: state.head().started.as_ref().and_then(|started| started.jump),
+            trouble: trouble(facts, schedule),
             schedule: schedule.clone(),
         }
     }
@@ -60,7 +62,7 @@ impl Sketch {
     }
 
     fn view(self, local: &Local) -> ScheduleView {
-        let Self { schedule, running, held, away } = self;
+        let Self { schedule, running, held, away, trouble } = self;
         let spec: &ScheduleSpec = &schedule.spec;
         let ScheduleSpec { plan, gap, fold, max_retry, timeout, .. } = spec;
         let (mut cron, mut every, mut from, mut at) = (None, None, None, None);
@@ -99,7 +101,7 @@ impl Sketch {
             by: author(&schedule),
             paused: schedule.paused.as_ref().map(order),
             held,
-            trouble: trouble(&schedule),
+            trouble,
             next: schedule.next.map(|next| local.view(next)),
             last: schedule.last_planned.map(|last| local.view(last)),
             last_task: schedule.last_task,
@@ -140,15 +142,19 @@ fn decision(decided: &Decided, local: &Local) -> DecisionView {
     }
 }
 
-/// Why nothing of a schedule can be planned any more, though it should be: another version may know
-/// other zones, and a date may never come again.
-pub(super) fn trouble(schedule: &Schedule) -> Option<String> {
+/// Why nothing comes of a schedule any more, though it should: its type may have gone from the
+/// config, another version may know other zones, and a date may never come again.
+pub(super) fn trouble(facts: &Facts<'_>, schedule: &Schedule) -> Option<String> {
+    let kind = &schedule.spec.kind;
+    if !facts.engine.rules().kinds.contains_key(kind) {
+        return Some(format!("no handler runs its tasks: the config has no type `{kind}`"));
+    }
     let stuck = schedule.next.is_none() && schedule.paused.is_none();
     if !stuck || !matches!(schedule.spec.plan, Plan::Cron(_)) {
         return None;
     }
     Some(match schedule.spec.times() {
-        Ok(_) => "there is no date any more that it matches".to_owned(),
-        Err(error) => error.to_string(),
+        Ok(_) => "it fires no more: there is no date any more that it matches".to_owned(),
+        Err(error) => format!("it fires no more: {error}"),
     })
 }

@@ -204,7 +204,8 @@ fn every_order_reaches_every_handler_by_one_sigterm_at_most_and_then_sigkill() {
             };
             let fence = crew.engine.lease_with(kind, "null", |lease| {
                 lease.cancel_grace_ms = grace;
-                lease.kill_grace_ms = Millis(2_000);
+                // Enough to note a signal, also on a machine that is busy with something else.
+                lease.kill_grace_ms = Millis(4_000);
                 lease.timeout_ms = (word == StopWord::Timeout).then_some(Millis(2_000));
             });
             let leader = crew.process_in(&format!("up.{fence}"));

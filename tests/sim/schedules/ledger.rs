@@ -24,6 +24,8 @@ struct Line {
     times: Times,
     /// Nothing up to here is open.
     mark: u64,
+    /// When its times began to count.
+    since: u64,
     /// Planned times after the mark that must not be decided again: they have a run.
     closed: BTreeSet<u64>,
     /// Planned times that wait in the queue; of an interval one may be there twice, for the clock
@@ -77,6 +79,7 @@ impl Line {
             spec: spec.clone(),
             times,
             mark: wall.0,
+            since: wall.0,
             closed: BTreeSet::new(),
             queued: Vec::new(),
             asked_for: 0,
@@ -307,6 +310,7 @@ impl Ledger {
             if set.keeps == Some(true) {
                 assert!(old.spec.fires_like(&set.spec));
                 (line.times, line.mark, line.closed) = (old.times, old.mark, old.closed);
+                line.since = old.since;
             } else {
                 self.drop_open(&old, stamp.wall);
                 if line.paused && matches!(line.times, Times::Elapsed(_)) {
@@ -362,8 +366,9 @@ impl Ledger {
                 if matches!(line.times, Times::Calendar(_)) && !line.paused {
                     line.mark = to;
                 }
-            } else if stepped.reopens == Some(true) && to < line.mark {
+            } else if stepped.reopens.is_some_and(|all| all || to < line.since) && to < line.mark {
                 line.reopen(to, self.runs.get(name));
+                line.since = line.since.min(to);
                 self.sums.reopened += 1;
             }
         }

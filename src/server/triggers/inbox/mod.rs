@@ -242,8 +242,8 @@ impl Keeper<'_> {
         let mut dirs = vec![(inbox.path.clone(), None)];
         let bound = |(name, kind): (&String, &String)| (inbox.path.join(name), Some(kind.clone()));
         dirs.extend(inbox.types.iter().map(bound));
-        for (dir, _) in &dirs {
-            make_dir(dir)?;
+        for (dir, kind) in &dirs {
+            make_dir(dir, kind.is_none())?;
         }
         let ears = self.ears.get_or_insert_with(|| Ears::new(self.bell));
         ears.follow(dirs.iter().map(|(dir, _)| dir.as_path()));
@@ -276,7 +276,7 @@ impl Keeper<'_> {
 
     /// Says once what stands in the way, and once that it no longer does.
     fn note(&mut self, trouble: Option<String>) {
-        if trouble == self.trouble {
+        if trouble.as_deref().map(nameless) == self.trouble.as_deref().map(nameless) {
             return;
         }
         if let Some(why) = &trouble {
@@ -288,13 +288,21 @@ impl Keeper<'_> {
     }
 }
 
-/// Makes a directory unless it is there; its parent has to be.
-fn make_dir(dir: &Path) -> Result<(), Trouble> {
+/// A complaint without the random names in it, by which it would be another one each time.
+fn nameless(why: &str) -> String {
+    let random = |part: &&str| part.len() != 16 || !part.bytes().all(|b| b.is_ascii_hexdigit());
+    why.split(['/', ':', ' ']).filter(random).collect()
+}
+
+/// Makes a directory unless it is there; its parent has to be. One that is a link to a directory
+/// will do where links are followed.
+fn make_dir(dir: &Path, follow: bool) -> Result<(), Trouble> {
     let made = rustix::fs::mkdirat(rustix::fs::CWD, dir, rustix::fs::Mode::RWXU);
     let why = |why: &dyn std::fmt::Display| Trouble::Io(format!("{}: {why}", dir.display()));
+    let is_dir = if follow { dir.is_dir() } else { dir.is_dir() && !dir.is_symlink() };
     match made {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::EXIST) if dir.is_dir() => Ok(()),
+        Err(rustix::io::Errno::EXIST) if is_dir => Ok(()),
         Err(rustix::io::Errno::EXIST) => Err(why(&"it is not a directory")),
         Err(error) => Err(why(&format!("cannot make it: {error}"))),
     }

@@ -112,22 +112,32 @@ impl Taker<'_> {
         kind: Option<&str>,
         names: &[OsString],
     ) -> Result<(usize, Option<Trouble>), Trouble> {
+        let dir = self.open_dir(from)?;
         let batch = self.begin(kind)?;
         let (mut taken, mut trouble) = (0, None);
         for (number, name) in names.iter().take(INBOX_BATCH_MAX).enumerate() {
             let to = batch.dir.join(format!("{number}-{}", tame(name)));
-            match rename(&from.join(name), &to) {
+            match rustix::fs::renameat(&dir, name, CWD, &to).map_err(io::Error::from) {
                 Ok(()) => taken += 1,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => trouble = Some(about("take", &from.join(name))(error)),
             }
             self.step()?;
         }
-        sync_dir(from)?;
+        dir.sync_all().map_err(about("sync", from))?;
         sync_dir(&batch.dir)?;
         self.step()?;
         self.settle(batch)?;
         Ok((taken, trouble))
+    }
+
+    /// Opens a directory that files are taken out of. The inbox may be a link, for its path is the
+    /// config's; what lies in it may not, for whoever drops files there could turn it to any place.
+    fn open_dir(&self, dir: &Path) -> Result<File, Trouble> {
+        let nofollow = if dir == self.root { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | nofollow;
+        let opened = rustix::fs::open(dir, flags, Mode::empty());
+        opened.map(File::from).map_err(|errno| about("open the directory", dir)(errno.into()))
     }
 
     /// Submits again what a crash, or a lack of room, left in batches. Removes what is left of

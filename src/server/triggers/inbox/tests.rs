@@ -308,3 +308,27 @@ fn a_place_of_its_own_that_is_somebody_elses_is_refused() {
     assert!(why.ends_with(".taken is not a directory of midwatch's own user"), "{why}");
     assert!(bench.files().contains(&"a".to_owned()));
 }
+
+// spec: TRG-003
+#[test]
+#[expect(clippy::disallowed_methods, reason = "a test's own file")]
+fn a_directory_of_a_type_that_was_turned_into_a_link_is_not_followed() {
+    let (bench, elsewhere) = (Bench::new(), tempfile::tempdir().unwrap());
+    let (images, secret) = (bench.root().join("images"), elsewhere.path().join("passwd"));
+    fs::write(&secret, "x").unwrap();
+    fs::remove_dir(&images).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), &images).unwrap();
+    let taker = Taker { root: bench.root(), desk: &bench.engine, after_step: NOTHING };
+    let taken = taker.take(&images, Some("thumbnail"), &["passwd".into()]);
+    assert!(matches!(taken, Err(Trouble::Io(why)) if why.contains("images")));
+    assert!(secret.exists() && bench.engine.contents().is_empty());
+    assert!(make_dir(&images, false).is_err());
+}
+
+#[test]
+fn the_same_trouble_with_another_random_name_is_the_same_trouble() {
+    let one = nameless("cannot make /i/.taken/0123456789abcdef: No space left (os error 28)");
+    let other = nameless("cannot make /i/.taken/fedcba9876543210: No space left (os error 28)");
+    assert_eq!(one, other);
+    assert_ne!(one, nameless("cannot read /i/.taken/0123456789abcdef: No space left"));
+}
