@@ -260,7 +260,9 @@ fn a_follower_that_was_overtaken_by_a_compaction_goes_on_behind_it() {
     let (mut engine, _) = Engine::open(disk, options(), HOST, Rules::default()).unwrap();
     engine.start(start(false), now()).unwrap();
     poll_all(&mut follow, &mut seen);
-    assert_eq!(seen.0.last().unwrap().0, last + 1, "the record of the new start");
+    // That the clock seems to be put back is a second one.
+    let fresh = seen.0.iter().find(|record| last < record.0).unwrap();
+    assert_eq!(fresh.0, last + 1, "the record of the new start");
 }
 
 // spec: JRN-071
