@@ -64,7 +64,6 @@ impl Deeds {
         self.sums.missed += sums.missed;
         self.sums.queued += sums.queued;
         self.sums.replaced += sums.replaced;
-        self.sums.dropped += sums.dropped;
         self.sums.reopened += sums.reopened;
         self.kills += other.kills;
         self.reboots += other.reboots;
@@ -78,7 +77,7 @@ impl Deeds {
         self.turns += other.turns;
     }
 
-    pub(super) fn figures(self) -> [(&'static str, u64); 19] {
+    pub(super) fn figures(self) -> [(&'static str, u64); 18] {
         let sums = self.sums;
         [
             ("planned times decided", sums.planned),
@@ -88,7 +87,6 @@ impl Deeds {
             ("missed", sums.missed),
             ("queued", sums.queued),
             ("replaced", sums.replaced),
-            ("dropped by orders", sums.dropped),
             ("schedules reopened", sums.reopened),
             ("kills", self.kills),
             ("reboots", self.reboots),
