@@ -88,7 +88,7 @@ fn watchable(process: &ProcessId) -> io::Result<Option<OwnedFd>> {
 }
 
 async fn wait_for_end(pidfd: OwnedFd) {
-    let ended = match super::readable::watch(pidfd) {
+    let ended = match process::watch_readable(pidfd) {
         Ok(watched) => watched.readable().await.map(drop),
         Err(error) => Err(error),
     };

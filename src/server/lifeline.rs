@@ -13,7 +13,7 @@ pub(super) async fn closed(lifeline: Option<OwnedFd>, house: &House) {
     if let Err(error) = rustix::io::ioctl_fionbio(&lifeline, true) {
         tracing::warn!("cannot watch the lifeline: {error}");
     }
-    let watched = match super::readable::watch(lifeline) {
+    let watched = match crate::process::watch_readable(lifeline) {
         Ok(watched) => watched,
         Err(error) => {
             tracing::error!("cannot watch the lifeline: {error}");

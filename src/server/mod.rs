@@ -31,7 +31,6 @@ mod logs;
 mod peer;
 mod problems;
 mod pulse;
-mod readable;
 mod reload;
 mod remains;
 mod replay;

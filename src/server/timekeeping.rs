@@ -26,7 +26,7 @@ const STILL: Millis = Millis(500);
 
 /// Wakes the engine at every step of the wall clock, for ever.
 pub(super) async fn tell_of_steps(hand: Hand) -> ! {
-    let timer = match timer().and_then(super::readable::watch) {
+    let timer = match timer().and_then(crate::process::watch_readable) {
         Ok(timer) => timer,
         Err(error) => {
             tracing::warn!("the wall clock is looked at every second, for no timer tells: {error}");
