@@ -5,12 +5,14 @@
 
 mod problem;
 mod schedule;
+mod stats;
 mod task;
 mod types;
 mod worker;
 
 pub use problem::{Code, Problem};
 pub use schedule::*;
+pub use stats::*;
 pub use task::*;
 pub use types::*;
 pub use worker::*;
