@@ -40,6 +40,7 @@ mod schedules;
 mod schema;
 mod socket;
 mod stall;
+mod stats;
 mod status;
 mod submission;
 mod tasks;

@@ -62,6 +62,12 @@ const MAPS: &[(&str, &str)] = &[
     ("schedule", "Schedule"),
     ("counts", "Counts"),
     ("decided", "Decided"),
+    ("figures", "AllFigures"),
+    ("type_figures", "TypeFigures"),
+    ("tale", "Tale"),
+    ("sums", "Sums"),
+    ("histogram", "Histogram"),
+    ("triggers", "Triggers"),
 ];
 
 /// Rust's names for what the documents call otherwise.
@@ -80,6 +86,7 @@ const TYPES: &[(&str, &str)] = &[
     ("u64", "uint"),
     ("i32", "int"),
     ("SecretHash", "secret-hash"),
+    ("InputDigest", "input-digest"),
     ("Actor", "actor"),
     ("Status", "status"),
     ("Reason", "reason"),
