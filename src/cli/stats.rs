@@ -43,8 +43,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
 
 /// The screen.
 pub(crate) fn render(stats: &StatsView, view: &View) -> String {
-    let span = units::span(Millis(stats.span_ms - stats.span_ms % 60_000));
-    let mut text = format!("the last {span}\n\n{}", health(stats));
+    let mut text = format!("the last {}\n\n{}", time(stats.span_ms), health(stats));
     text += &match &stats.minutes {
         Some(_) => by_minute(stats, view),
         None => by_type(stats, view),

@@ -128,7 +128,7 @@ fn a_success_ends_a_row_of_failures() {
 fn minutes_are_kept_for_two_hours_and_quarters_for_a_day() {
     let mut w = World::new();
     let worker = w.join(1);
-    let mut live = |w: &mut World, each: Millis, times: usize| {
+    let live = |w: &mut World, each: Millis, times: usize| {
         for _ in 0..times {
             w.run_one(worker, 0, 1_000, Outcome::Success);
             w.wait(each.0 - 1_000);
