@@ -8,9 +8,11 @@
 use super::claims;
 use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
+use super::own_health::OwnHealth;
 use super::pulse::Pulse;
 use super::remains;
 use super::schedules::Arranging;
+use super::task_lines;
 use super::watches::Watches;
 use crate::clock::{Clock, Step, Until};
 use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
@@ -78,6 +80,7 @@ pub(crate) struct Host {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) helpers: Helpers,
     pub(crate) arranging: Arranging,
+    pub(crate) own_health: Arc<OwnHealth>,
     state: Waiting,
 }
 
@@ -112,8 +115,8 @@ impl Host {
         pulse: Arc<Pulse>,
         helpers: Helpers,
     ) -> Self {
-        let state = Waiting::default();
-        Self { engine, clock, inbox, outbox, pulse, helpers, arranging, state }
+        let (state, own_health) = (Waiting::default(), Arc::default());
+        Self { engine, clock, inbox, outbox, pulse, helpers, arranging, own_health, state }
     }
 
     /// Works until it is told to stop, then closes the journal. `outputs` are those of the start.
@@ -135,6 +138,7 @@ impl Host {
             let outputs = self.engine.step(inputs, now)?;
             self.publish(outputs, now);
             self.tell_of_the_archive();
+            self.own_health.look(self.engine.state());
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }
@@ -288,6 +292,7 @@ impl Host {
         let (mut collect, mut ended) = (false, false);
         for recorded in &events {
             self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
+            task_lines::tell(&facts, recorded);
             if let Event::WorkerMoved(moved) = &recorded.event {
                 tell_of_standing(&facts, moved);
             }
