@@ -51,6 +51,8 @@ fn the_help_names_every_command() {
           status       Health on one screen; exits 1 when it is not good
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
+          doctor       Check the host and the setup, or one task that seems stuck, and
+                       say what to do
           config       Check the config, or show what is in force
           completions  A completion script for your shell
           man          The man page; midwatch man | man -l -
