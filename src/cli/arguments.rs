@@ -4,7 +4,7 @@ use super::documents::Shell;
 use super::session::Format;
 use super::{
     act, config, daemon, demo, doctor, edit, engine, import, list, log, reset, retry, schedule,
-    show, states, status, submit,
+    show, states, stats, status, submit,
 };
 use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -134,6 +134,8 @@ pub(crate) enum Command {
     Workers,
     /// Health on one screen; exits 1 when it is not good
     Status(status::Args),
+    /// Figures: what was created and ended, how long it waited and ran
+    Stats(stats::Args),
     /// Which status may follow which, and why
     States(states::Args),
     /// For use inside a handler: checkpoint, progress, result

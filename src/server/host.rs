@@ -11,6 +11,7 @@ use super::hand::{Delivery, Message, Outbox, Reply};
 use super::own_health::OwnHealth;
 use super::pulse::Pulse;
 use super::remains;
+use super::report::Reporter;
 use super::schedules::Arranging;
 use super::task_lines;
 use super::watches::Watches;
@@ -104,6 +105,7 @@ struct Waiting {
     surveyed: LifeTime,
     /// Whether the archive was in trouble when it was last told of.
     archive_in_trouble: bool,
+    reporter: Reporter,
     stop: bool,
 }
 
@@ -139,6 +141,9 @@ impl Host {
             self.publish(outputs, now);
             self.tell_of_the_archive();
             self.own_health.look(self.engine.state());
+            for line in self.state.reporter.due(self.engine.state().figures(), now.life) {
+                tracing::info!("{line}");
+            }
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }

@@ -28,7 +28,7 @@ const MEMORY_FEW: u64 = 32 << 20;
 const DESCRIPTORS_FEW: u64 = 640;
 
 /// `statfs` of a file system that lives in memory.
-const TMPFS: i64 = 0x0102_1994;
+const TMPFS: u64 = 0x0102_1994;
 
 /// Syncs that are tried.
 const SYNCS: u64 = 8;
@@ -44,8 +44,9 @@ pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
     findings.extend(available(&meminfo).map(memory));
     findings.push(descriptors(getrlimit(Resource::Nofile).maximum));
     findings.push(temp_dir(&std::env::temp_dir()));
-    let wait = patient.config.as_ref().is_ok_and(|config| config.clock.wait_for_sync);
-    findings.push(clock(crate::clock::wall(), process::clock_is_synchronised(), wait));
+    let waited_for = patient.config.as_ref().is_ok_and(|config| config.clock.wait_for_sync);
+    let kept = Kept { synchronised: process::clock_is_synchronised(), waited_for };
+    findings.push(clock(crate::clock::wall(), &kept));
     findings.push(kernel());
     findings.extend(groups());
     findings
@@ -53,7 +54,7 @@ pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
 
 /// The directory, or the nearest above it that is there.
 fn nearest(path: &Path) -> PathBuf {
-    path.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/")).to_owned()
+    path.ancestors().find(|path| path.exists()).unwrap_or_else(|| Path::new("/")).to_owned()
 }
 
 fn room(data_dir: &Path, reserve: u64) -> Vec<Finding> {
@@ -132,7 +133,13 @@ pub(super) fn temp_dir(path: &Path) -> Finding {
     )
 }
 
-pub(super) fn clock(now: Timestamp, synchronised: bool, wait_for_sync: bool) -> Finding {
+/// Whether something keeps the clock right, and whether that is waited for.
+pub(super) struct Kept {
+    pub(super) synchronised: bool,
+    pub(super) waited_for: bool,
+}
+
+pub(super) fn clock(now: Timestamp, kept: &Kept) -> Finding {
     let what = format!("the clock shows {}", rfc3339(now));
     if now < Rules::default().plausible_since {
         let why = "that is before this version was made, so schedules by the calendar wait";
@@ -142,11 +149,11 @@ pub(super) fn clock(now: Timestamp, synchronised: bool, wait_for_sync: bool) -> 
             &["date -s '2026-01-31 12:00'    # the right time", "timedatectl set-ntp true"],
         );
     }
-    if synchronised {
+    if kept.synchronised {
         return Finding::ok("the clock is kept right");
     }
     let what = "nothing keeps the clock right (NTP)";
-    if wait_for_sync {
+    if kept.waited_for {
         let why = "`clock.wait_for_sync` is set, so schedules by the calendar wait for it";
         return Finding::problem(what, why, &["timedatectl set-ntp true"]);
     }
@@ -183,7 +190,7 @@ fn groups() -> Vec<Finding> {
 /// Tries the file system of the data directory, with one small file.
 fn store(data_dir: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if statfs(&*nearest(data_dir)).is_ok_and(|facts| i64::from(facts.f_type) == TMPFS) {
+    if statfs(&*nearest(data_dir)).is_ok_and(|facts| u64::try_from(facts.f_type) == Ok(TMPFS)) {
         findings.push(Finding::warning(
             format!("{} lies in memory (tmpfs)", data_dir.display()),
             "everything in it is gone when the host starts anew",

@@ -60,9 +60,10 @@ pub(super) fn one(name: &str, handler: &Handler, path: &str) -> Vec<Finding> {
     let path = handler.env.get("PATH").map_or(path, String::as_str);
     match find(program, path, handler.cwd.as_deref()) {
         None => {
-            let what = match program.contains('/') {
-                true => format!("its command {program} is not there"),
-                false => format!("its command {program} is nowhere in {path}"),
+            let what = if program.contains('/') {
+                format!("its command {program} is not there")
+            } else {
+                format!("its command {program} is nowhere in {path}")
             };
             findings.push(problem(what, format!("type {program}")));
         }
@@ -86,7 +87,7 @@ pub(super) fn one(name: &str, handler: &Handler, path: &str) -> Vec<Finding> {
 
 fn find(program: &str, path: &str, cwd: Option<&Path>) -> Option<PathBuf> {
     if program.contains('/') {
-        let file = cwd.unwrap_or(Path::new("/")).join(program);
+        let file = cwd.unwrap_or_else(|| Path::new("/")).join(program);
         return file.is_file().then_some(file);
     }
     path.split(':').map(|dir| Path::new(dir).join(program)).find(|file| file.is_file())

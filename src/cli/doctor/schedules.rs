@@ -11,7 +11,7 @@ pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
     let Ok(known) = patient.ask::<Schedules>("/v1/schedules") else {
         return unasked(patient);
     };
-    let mut findings: Vec<_> = known.schedules.iter().flat_map(one).collect();
+    let mut findings: Vec<_> = known.schedules.iter().filter_map(one).collect();
     findings.extend(known.refused.iter().map(|refused| {
         Finding::problem(
             format!("{} of the config could not be set: {}", refused.name, refused.why),
@@ -65,8 +65,8 @@ pub(super) fn one(schedule: &ScheduleView) -> Option<Finding> {
     }
     if FAILURES_MANY <= schedule.failures {
         let since = schedule.last_success.as_ref();
-        let since =
-            since.map_or("has never succeeded".to_owned(), |at| format!("last succeeded {at}"));
+        let since = since
+            .map_or_else(|| "has never succeeded".to_owned(), |at| format!("last succeeded {at}"));
         return Some(Finding::problem(
             format!("{name} failed {} times in a row, and {since}", schedule.failures),
             "what it is for is not being done",

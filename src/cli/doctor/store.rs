@@ -29,7 +29,7 @@ fn look(data_dir: &Path) -> Finding {
     let verify = format!("midwatch-journal verify {place}");
     match DirLock::probe(data_dir) {
         Err(JournalError::InUse { pid }) => {
-            let who = pid.map_or("somebody".to_owned(), |pid| format!("pid {pid}"));
+            let who = pid.map_or_else(|| "somebody".to_owned(), |pid| format!("pid {pid}"));
             let why = "an engine that starts, or that does not answer, has it";
             let ps = pid.map(|pid| format!("ps -o pid,stat,etime,args -p {pid}"));
             let ps = ps.unwrap_or_else(|| format!("fuser -v {place}/midwatch.lock"));

@@ -23,7 +23,7 @@ fn check(finding: &Finding, level: Level, what: &str) {
 
 #[test]
 fn the_host_is_judged_by_what_it_gives() {
-    use environment::{clock, descriptors, disk, inodes, memory, speed, temp_dir};
+    use environment::{Kept, clock, descriptors, disk, inodes, memory, speed, temp_dir};
     let place = Path::new("/data");
     check(&disk(1 << 30, 4 << 20, place), Level::Ok, "1 GiB free for /data");
     check(&disk(7 << 20, 4 << 20, place), Level::Warning, "7 MiB free");
@@ -38,10 +38,11 @@ fn the_host_is_judged_by_what_it_gives() {
     check(&descriptors(None), Level::Ok, "any number");
     check(&temp_dir(Path::new("/nonexistent/tmp")), Level::Warning, "/nonexistent/tmp");
     let now = Timestamp(1_800_000_000_000);
-    check(&clock(Timestamp(3_600_000), true, false), Level::Problem, "1970-01-01");
-    check(&clock(now, true, true), Level::Ok, "kept right");
-    check(&clock(now, false, false), Level::Note, "NTP");
-    check(&clock(now, false, true), Level::Problem, "NTP");
+    let kept = |synchronised, waited_for| Kept { synchronised, waited_for };
+    check(&clock(Timestamp(3_600_000), &kept(true, false)), Level::Problem, "1970-01-01");
+    check(&clock(now, &kept(true, true)), Level::Ok, "kept right");
+    check(&clock(now, &kept(false, false)), Level::Note, "NTP");
+    check(&clock(now, &kept(false, true)), Level::Problem, "NTP");
     check(&speed(Millis(900)), Level::Warning, "900 ms");
     check(&speed(Millis(3)), Level::Ok, "3 ms");
 }
@@ -155,7 +156,8 @@ fn what_is_well_takes_a_line_and_the_rest_says_what_to_do_in_80_columns() {
                                 midwatch-journal verify
 
         1 problem, 1 warning
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
     let well =
         render(&Examined::new(vec![grouped("input", Finding::ok("good"))]), &samples::view(None));
     assert_eq!(well, "ok       input        good\n\nnothing needs to be done\n");

@@ -144,6 +144,7 @@ mod tests {
     const HOUR: u64 = 60;
     const DAY: u64 = 24 * HOUR;
 
+    // spec: SUP-032
     #[test]
     fn a_leak_is_found_within_two_days_and_a_slow_one_within_eight() {
         let leak = |minute| 10 * MIB + minute * MIB / 2 / HOUR + noise(minute, 3 * MIB);

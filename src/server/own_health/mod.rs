@@ -211,6 +211,7 @@ fn read(status: &str) -> Sample {
 mod tests {
     use super::*;
 
+    // spec: SUP-031
     #[test]
     fn the_engine_knows_itself() {
         let own = OwnHealth::new(None);

@@ -32,7 +32,7 @@ impl Ward {
         });
         let attempt = serde_json::json!({
             "attempt": 1, "fence": 9, "executor_id": 17,
-            "leased_at": "2026-03-14T02:30:00.000Z", "started_at": "2026-03-14T02:30:00.010Z",
+            "leased_at": "2026-03-14T02:30:00.000Z", "started_at": "2026-03-14T02:30:00.000Z",
             "ended_at": null, "wait_ms": 3, "outcome": null, "exit_code": null, "signal": null,
             "error": null, "log": "logs/7/1.log",
         });
