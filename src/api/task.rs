@@ -1,6 +1,6 @@
 //! Tasks as clients see them.
 
-use crate::kernel::ids::{Fence, Millis, Seq, TaskId, WorkerId};
+use crate::kernel::ids::{Fence, Millis, ProcessId, Seq, TaskId, WorkerId};
 use crate::kernel::status::{Outcome, Reason, Status, Stop};
 use crate::kernel::task::{Progress, Usage};
 use serde::{Deserialize, Serialize};
@@ -246,6 +246,9 @@ pub struct AttemptView {
     pub usage: Option<Usage>,
     /// Path of its log below the data directory.
     pub log: String,
+    /// Its process, while it has one that was reported.
+    #[serde(default)]
+    pub process: Option<ProcessId>,
 }
 
 /// Answer to cancel, pause, resume, run-now, reset, retry, edit.
@@ -361,9 +364,38 @@ pub struct StatusView {
     /// The wall clock.
     #[serde(default)]
     pub clock: ClockView,
+    /// Midwatch's own processes on this host, as they were a minute ago at most, or when the
+    /// engine had something to do last.
+    #[serde(default)]
+    pub processes: Vec<ProcessView>,
+    /// Set where the engine does not answer: milliseconds since it did. The figures of tasks,
+    /// workers, schedules and journal are then the last that it gave, or none.
+    #[serde(default)]
+    pub stalled_ms: Option<u64>,
     /// Digest of the state, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+}
+
+/// One of midwatch's own processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessView {
+    /// `supervisor`, `engine` or `worker`.
+    pub role: String,
+    /// The worker's name; that of the role for the others.
+    pub name: String,
+    /// The process.
+    pub pid: u32,
+    /// Bytes of memory that it holds, program and libraries included.
+    pub memory: u64,
+    /// Bytes of it that are its alone.
+    pub memory_own: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open descriptors; null where they may not be counted.
+    pub open_files: Option<u64>,
+    /// What of these keeps growing: `memory`, `threads`, `open_files`.
+    pub growing: Vec<String>,
 }
 
 /// What is known of the wall clock.

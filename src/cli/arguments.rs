@@ -3,8 +3,8 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show,
-    states, stats, status, submit,
+    act, config, daemon, demo, doctor, edit, engine, import, list, log, reset, retry, schedule,
+    show, states, stats, status, submit,
 };
 use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -141,6 +141,8 @@ pub(crate) enum Command {
     /// For use inside a handler: checkpoint, progress, result
     #[command(subcommand)]
     Task(task::Command),
+    /// Check the host and the setup, or one task that seems stuck, and say what to do
+    Doctor(doctor::Args),
     /// Check the config, or show what is in force
     #[command(subcommand)]
     Config(config::Command),

@@ -128,6 +128,11 @@ mod tests {
             # dispatch.reserve is not set               # default
             log.level = "info"                          # default
             log.format = "text"                         # default
+            # log.dir is not set                        # default
+            log.rotate = "size"                         # default
+            log.max_size = "50MB"                       # default
+            log.keep = 10                               # default
+            log.compress = false                        # default
             # http.socket_group is not set              # default
             # http.operate_group is not set             # default
             clock.wait_for_sync = false                 # default

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = session.source((args.workers, args.slots)).read()?;
     // Workers would refuse them one after another, for ever.
     server::check(&config).map_err(|why| Failure::new(2, why))?;
-    logging::begin(&config, session)?;
+    logging::begin(&config, session, "supervisor")?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(1, format!("cannot find this program's file: {error}")))?;
     let mut engine_args = places(&config, session);

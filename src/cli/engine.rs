@@ -50,7 +50,7 @@ impl Pipes {
 pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = session.config()?;
     let (lifeline, probe) = args.pipes.open()?;
-    logging::begin(&config, session)?;
+    logging::begin(&config, session, "engine")?;
     let adopt = args.adopt.adopt;
     let source = session.source((None, None));
     let reload = Some(Reload { source, taken: logging::follow });

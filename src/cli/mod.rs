@@ -12,6 +12,7 @@ mod connection;
 mod crontab;
 mod daemon;
 mod demo;
+mod doctor;
 pub mod documents;
 mod edit;
 mod engine;
@@ -125,7 +126,9 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
         out: &mut out,
         err: &mut err,
     };
-    ended(execute(&cli, &mut session), err_colour)
+    let executed = execute(&cli, &mut session);
+    logging::end();
+    ended(executed, err_colour)
 }
 
 fn ended(result: Result<u8, Failure>, colour: bool) -> Ended {
@@ -217,6 +220,7 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::States(args) => states::run(args, session),
         Command::Task(command) => task::run(command, session),
         Command::Config(command) => config::run(command, session),
+        Command::Doctor(args) => doctor::run(args, session),
         Command::Completions { shell } => {
             session.print(&documents::completions(Cli::command(), *shell))?;
             Ok(failure::exit::DONE)

@@ -6,7 +6,7 @@ use super::paint::Ink;
 use super::session::{Format, Session, View};
 use super::table::{Cell, Column, Table};
 use super::text::{cut, tame, width};
-use crate::api::StatusView;
+use crate::api::{ProcessView, StatusView};
 use crate::kernel::ids::Millis;
 use crate::units;
 
@@ -53,6 +53,9 @@ pub(crate) fn render(status: &StatusView, view: &View) -> String {
     line("state", format!("{taken} of {max}"));
     if let Some(free) = status.disk_free {
         line("disk", format!("{} free for {}", units::bytes(free), tame(&status.data_dir)));
+    }
+    if !status.processes.is_empty() {
+        line("memory", memory(&status.processes));
     }
     line(
         "workers",
@@ -104,6 +107,24 @@ fn first_line(status: &StatusView, view: &View) -> String {
     let gap = columns.saturating_sub(width(&who) + width(&status.health)).max(2);
     let health = view.paint.with(health_ink(&status.health), &tame(&status.health));
     format!("{}{}{health}\n", view.paint.with(Ink::Bold, &who), " ".repeat(gap))
+}
+
+/// What our own processes take together. They share the program, so that counts once.
+fn memory(processes: &[ProcessView]) -> String {
+    let own = processes.iter().map(|process| process.memory_own);
+    let shared = processes.iter().map(|it| it.memory.saturating_sub(it.memory_own)).max();
+    let all = own.fold(shared.unwrap_or(0), u64::saturating_add);
+    let files = processes.iter().filter_map(|process| process.open_files);
+    format!(
+        "{}, {} open files in {}",
+        units::bytes(all),
+        units::count(files.fold(0, u64::saturating_add)),
+        if processes.len() == 1 {
+            "1 process".to_owned()
+        } else {
+            format!("{} processes", processes.len())
+        }
+    )
 }
 
 /// How many there are, and which is next.
@@ -221,6 +242,19 @@ pub(crate) mod tests {
             recovery: "clean, 12 records replayed".to_owned(),
             config_reload_ok: true,
             clock: ClockView::default(),
+            processes: [("supervisor", 1, 12), ("engine", 5, 40), ("worker", 2, 14)]
+                .map(|(role, own, files)| ProcessView {
+                    role: role.to_owned(),
+                    name: role.to_owned(),
+                    pid: 99,
+                    memory: (own + 2) << 20,
+                    memory_own: own << 20,
+                    threads: 4,
+                    open_files: Some(files),
+                    growing: Vec::new(),
+                })
+                .into(),
+            stalled_ms: None,
             digest: Some("9f004be1".to_owned()),
         }
     }
@@ -234,6 +268,7 @@ pub(crate) mod tests {
             journal   4 segments, 12.3 MiB, 81,234 syncs, every write synced
             state     1.8 MiB of 256 MiB
             disk      1.4 GiB free for /var/lib/midwatch
+            memory    10 MiB, 66 open files in 3 processes
             workers   2 alive, 0 suspect, 0 offline; 3 of 4 slots busy
             schedules 3; next nightly, in 1 min 30 s
             started   clean, 12 records replayed

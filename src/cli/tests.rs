@@ -49,8 +49,11 @@ fn the_help_names_every_command() {
                        trigger, next
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
+          stats        Figures: what was created and ended, how long it waited and ran
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
+          doctor       Check the host and the setup, or one task that seems stuck, and
+                       say what to do
           config       Check the config, or show what is in force
           completions  A completion script for your shell
           man          The man page; midwatch man | man -l -

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let config = source.read()?;
     server::check(&config).map_err(|why| Failure::new(2, why))?;
     let (lifeline, probe) = args.pipes.open()?;
-    logging::begin(&config, session)?;
+    logging::begin(&config, session, &args.name)?;
     let options = WorkerOptions {
         data_dir: config.data_dir.clone(),
         socket: config.socket.clone(),

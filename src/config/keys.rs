@@ -88,12 +88,12 @@ pub(super) const DISPATCH: &[Key] = &[now("promote_after"), now("reserve")];
 
 pub(super) const LOG: &[Key] = &[
     now("level"),
-    fixed("format"),
-    later("dir"),
-    later("rotate"),
-    later("max_size"),
-    later("keep"),
-    later("compress"),
+    now("format"),
+    now("dir"),
+    now("rotate"),
+    now("max_size"),
+    now("keep"),
+    now("compress"),
 ];
 
 pub(super) const HTTP: &[Key] =

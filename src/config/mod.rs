@@ -44,7 +44,7 @@ use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Everything that can be set, with its values in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -184,6 +184,36 @@ pub struct Log {
     pub level: Level,
     /// Its form.
     pub format: LogFormat,
+    /// Where its files are.
+    pub dir: LogDir,
+    /// When a file is set aside and a new one begun.
+    pub rotate: Rotate,
+    /// Bytes of a file beyond which it is set aside, whatever `rotate` says.
+    pub max_size: u64,
+    /// How many files that were set aside stay.
+    pub keep: u32,
+    /// Whether those are compressed.
+    pub compress: bool,
+}
+
+/// Where midwatch's own log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LogDir {
+    /// Files in `log/` of the data directory, and stderr.
+    DataDir,
+    /// Files in this directory, absolute.
+    At(PathBuf),
+    /// stderr alone.
+    Stderr,
+}
+
+/// When a file of the log is set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotate {
+    /// When it has grown to `max_size`.
+    Size,
+    /// With the first line of a day as well.
+    Daily,
 }
 
 /// Level of a log line.
@@ -343,7 +373,15 @@ impl Default for Retention {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { level: Level::Info, format: LogFormat::Text }
+        Self {
+            level: Level::Info,
+            format: LogFormat::Text,
+            dir: LogDir::DataDir,
+            rotate: Rotate::Size,
+            max_size: 50_000_000,
+            keep: 10,
+            compress: false,
+        }
     }
 }
 
@@ -412,6 +450,39 @@ impl LogFormat {
         match self {
             Self::Text => "text",
             Self::Json => "json",
+        }
+    }
+}
+
+impl LogDir {
+    /// The place as the config has it; none where it is that of the data directory.
+    pub fn word(&self) -> Option<String> {
+        match self {
+            Self::DataDir => None,
+            Self::At(path) => Some(path.display().to_string()),
+            Self::Stderr => Some(STDERR.to_owned()),
+        }
+    }
+
+    /// The directory of the files; none where there are no files.
+    pub fn directory(&self, data_dir: &Path) -> Option<PathBuf> {
+        match self {
+            Self::DataDir => Some(data_dir.join("log")),
+            Self::At(path) => Some(path.clone()),
+            Self::Stderr => None,
+        }
+    }
+}
+
+/// The word of `log.dir` that stands for no directory.
+pub(crate) const STDERR: &str = "stderr";
+
+impl Rotate {
+    /// The word that the config has for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Size => "size",
+            Self::Daily => "daily",
         }
     }
 }

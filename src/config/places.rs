@@ -4,7 +4,7 @@
 use super::fault::{ConfigError, Fault};
 use super::sections::{FileConfig, read_places_only, read_text};
 use super::show::Origin;
-use super::{Config, Inbox};
+use super::{Config, Inbox, LogDir};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -77,6 +77,11 @@ impl Config {
         let clock = read.clock;
         if let Some(archive) = &retention.archive {
             check_place("retention.archive", archive, &data_dir)?;
+        }
+        if let LogDir::At(dir) = &log.dir
+            && *dir != data_dir.join("log")
+        {
+            check_place("log.dir", dir, &data_dir)?;
         }
         let inbox = read.inbox.map(|inbox| place_inbox(inbox, &data_dir)).transpose()?;
         Ok(Self {

@@ -182,7 +182,6 @@ impl Config {
         let slots = self.worker.slots;
         self.worker = Worker { slots, ..old.worker.clone() };
         self.retention.archive.clone_from(&old.retention.archive);
-        self.log.format = old.log.format;
         self.http.socket_group.clone_from(&old.http.socket_group);
         self.clock = old.clock;
     }
@@ -263,7 +262,7 @@ mod tests {
                    segment_size = '1MiB'\nreserve = '2MiB'\nsnapshot_after = '1MiB'\n\
                    [worker]\nprocesses = 9\nheartbeat = '1s'\nsuspect_after = '2s'\n\
                    offline_after = '3s'\nmemory_max = '64MiB'\n[retention]\narchive = '/srv/ended'\n\
-                   [log]\nformat = 'json'\n[http]\nsocket_group = 'g'\noperate_group = 'h'\n\
+                   [http]\nsocket_group = 'g'\noperate_group = 'h'\n\
                    [clock]\nwait_for_sync = true\n";
         let before = bench.running.config().clone();
         let Reread::Taken { changed, restart } = bench.read(new) else { panic!("not taken") };

@@ -10,8 +10,8 @@ use super::read::{
 use super::schedules::read_schedules;
 use super::triggers::{read_hooks, read_inbox};
 use super::{
-    Clock, Dispatch, Fsync, Http, Journal, Level, Log, LogFormat, OnSuspiciousTail, Retention,
-    Retry, Worker,
+    Clock, Dispatch, Fsync, Http, Journal, Level, Log, LogDir, LogFormat, OnSuspiciousTail,
+    Retention, Retry, Rotate, STDERR, Worker,
 };
 use super::{Handler, Hook, Inbox, Origin};
 use crate::kernel::ids::Millis;
@@ -60,6 +60,12 @@ const WORKER_BYTES_MIN: u64 = 32 << 20;
 
 /// Smallest budget of logs; less would keep next to nothing.
 const LOGS_BYTES_MIN: u64 = 64 << 10;
+
+/// Smallest file of our own log; less would hold hardly a line of the longest.
+const LOG_FILE_BYTES_MIN: u64 = 64 << 10;
+
+/// Most files of our own log that are kept.
+const LOG_FILES_MAX: u32 = 1000;
 
 /// Smallest bound of the state: a task with a full payload and a full checkpoint fits it.
 const STATE_BYTES_MIN: u64 = 4 << 20;
@@ -246,6 +252,21 @@ fn read_log<'t>(reader: &mut Reader<'t>, top: &Table<'t>, log: &mut Log) {
     reader.set(&table, "level", &mut log.level, levels);
     let formats = word(&[("text", LogFormat::Text), ("json", LogFormat::Json)]);
     reader.set(&table, "format", &mut log.format, formats);
+    reader.set(&table, "dir", &mut log.dir, log_dir);
+    let rotations = word(&[("size", Rotate::Size), ("daily", Rotate::Daily)]);
+    reader.set(&table, "rotate", &mut log.rotate, rotations);
+    reader.set(&table, "max_size", &mut log.max_size, size(LOG_FILE_BYTES_MIN..=1 << 40));
+    reader.set(&table, "keep", &mut log.keep, integer(1..=LOG_FILES_MAX));
+    reader.set(&table, "compress", &mut log.compress, boolean);
+}
+
+fn log_dir(value: &DeValue<'_>) -> Result<LogDir, String> {
+    if value.as_str() == Some(STDERR) {
+        return Ok(LogDir::Stderr);
+    }
+    absolute_path(value)
+        .map(LogDir::At)
+        .map_err(|why| format!("{why}; or it is \"{STDERR}\", for no files at all"))
 }
 
 fn read_http<'t>(reader: &mut Reader<'t>, top: &Table<'t>, http: &mut Http) {

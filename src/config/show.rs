@@ -92,6 +92,11 @@ impl Config {
         values.put("dispatch.reserve", kept);
         values.put("log.level", text(self.log.level.word()));
         values.put("log.format", text(self.log.format.word()));
+        values.put("log.dir", self.log.dir.word().map(text));
+        values.put("log.rotate", text(self.log.rotate.word()));
+        values.put("log.max_size", size(self.log.max_size));
+        values.put("log.keep", number(self.log.keep));
+        values.put("log.compress", Value::Boolean(self.log.compress));
         values.put("http.socket_group", self.http.socket_group.as_ref().map(text));
         values.put("http.operate_group", self.http.operate_group.as_ref().map(text));
         values.put("clock.wait_for_sync", Value::Boolean(self.clock.wait_for_sync));

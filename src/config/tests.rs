@@ -59,7 +59,7 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
             error: unknown key `jornal` (midwatch.toml, line 6)
               did you mean `journal`?
             error: unknown key `colour` in log (midwatch.toml, line 8)
-              known here: level, format
+              known here: level, format, dir, rotate, max_size, keep, compress
         "#]],
     );
 }
@@ -68,7 +68,7 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
         "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n[log]\ndir = '/x'\n",
+         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n",
         &expect![[r#"
             error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
@@ -77,8 +77,6 @@ fn a_key_of_a_later_version_is_refused_not_ignored() {
             error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
               remove it: nothing would act on it
             error: `ping` is not supported by this version (midwatch.toml, line 8)
-              remove it: nothing would act on it
-            error: `dir` in log is not supported by this version (midwatch.toml, line 10)
               remove it: nothing would act on it
         "#]],
     );
@@ -277,6 +275,11 @@ max_lost = 2
 [log]
 level = "debug"
 format = "json"
+dir = "/var/log/midwatch"
+rotate = "daily"
+max_size = "1MiB"
+keep = 3
+compress = true
 [http]
 socket_group = "midwatch"
 operate_group = "ops"
@@ -370,48 +373,53 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         retry.max_lost = 2  # DIR/full.toml:20
-        retention.finished = "2d"  # DIR/full.toml:68
-        retention.max_finished = 50  # DIR/full.toml:69
-        retention.keys = "3h"  # DIR/full.toml:70
-        retention.logs = "2MiB"  # DIR/full.toml:71
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:72
-        retention.max_state = "16MiB"  # DIR/full.toml:73
-        dispatch.promote_after = "5m"  # DIR/full.toml:75
-        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:76
+        retention.finished = "2d"  # DIR/full.toml:73
+        retention.max_finished = 50  # DIR/full.toml:74
+        retention.keys = "3h"  # DIR/full.toml:75
+        retention.logs = "2MiB"  # DIR/full.toml:76
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:77
+        retention.max_state = "16MiB"  # DIR/full.toml:78
+        dispatch.promote_after = "5m"  # DIR/full.toml:80
+        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:81
         log.level = "debug"  # DIR/full.toml:22
         log.format = "json"  # DIR/full.toml:23
-        http.socket_group = "midwatch"  # DIR/full.toml:25
-        http.operate_group = "ops"  # DIR/full.toml:26
+        log.dir = "/var/log/midwatch"  # DIR/full.toml:24
+        log.rotate = "daily"  # DIR/full.toml:25
+        log.max_size = "1MiB"  # DIR/full.toml:26
+        log.keep = 3  # DIR/full.toml:27
+        log.compress = true  # DIR/full.toml:28
+        http.socket_group = "midwatch"  # DIR/full.toml:30
+        http.operate_group = "ops"  # DIR/full.toml:31
         clock.wait_for_sync = false  # default
-        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:28
+        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:33
         handlers.fetch_data.embedded = false  # default
-        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:29
-        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:30
-        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:30
-        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:31
-        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:32
-        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:33
-        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:34
-        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:35
-        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:36
-        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:36
+        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:34
+        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:35
+        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:35
+        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:36
+        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:37
+        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:38
+        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:39
+        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:40
+        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:41
+        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:41
         handlers.fetch_data.retry.cap = "1h"  # default
         handlers.fetch_data.retry.intervals =   # default
         handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:20
         handlers.fetch_data.max_running =   # default
         handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
-        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:37
+        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:42
         handlers.fetch_data.schema =   # default
-        handlers.fetch_data.user = "ada"  # DIR/full.toml:38
-        handlers.fetch_data.group = "ops"  # DIR/full.toml:39
-        handlers.fetch_data.umask = "027"  # DIR/full.toml:40
-        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:41
-        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:42
-        handlers.fetch_data.open_files = 256  # DIR/full.toml:43
-        handlers.fetch_data.processes = 32  # DIR/full.toml:44
-        handlers.fetch_data.nice = -5  # DIR/full.toml:45
-        handlers."report.daily".command = ["report"]  # DIR/full.toml:47
+        handlers.fetch_data.user = "ada"  # DIR/full.toml:43
+        handlers.fetch_data.group = "ops"  # DIR/full.toml:44
+        handlers.fetch_data.umask = "027"  # DIR/full.toml:45
+        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:46
+        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:47
+        handlers.fetch_data.open_files = 256  # DIR/full.toml:48
+        handlers.fetch_data.processes = 32  # DIR/full.toml:49
+        handlers.fetch_data.nice = -5  # DIR/full.toml:50
+        handlers."report.daily".command = ["report"]  # DIR/full.toml:52
         handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
@@ -424,8 +432,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".retry.cap = "1h"  # default
         handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:20
-        handlers."report.daily".max_running = 2  # DIR/full.toml:48
-        handlers."report.daily".rate = "10/m"  # DIR/full.toml:49
+        handlers."report.daily".max_running = 2  # DIR/full.toml:53
+        handlers."report.daily".rate = "10/m"  # DIR/full.toml:54
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
         handlers."report.daily".schema =   # default
@@ -437,23 +445,23 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".open_files =   # default
         handlers."report.daily".processes =   # default
         handlers."report.daily".nice =   # default
-        inbox.path = "/srv/inbox"  # DIR/full.toml:51
-        inbox.rescan = "1m"  # DIR/full.toml:52
-        inbox.settle = "5s"  # DIR/full.toml:53
-        inbox.types."day.books" = "report.daily"  # DIR/full.toml:56
-        inbox.types.images = "fetch_data"  # DIR/full.toml:55
-        hooks."b.c".type = "report.daily"  # DIR/full.toml:65
-        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:66
+        inbox.path = "/srv/inbox"  # DIR/full.toml:56
+        inbox.rescan = "1m"  # DIR/full.toml:57
+        inbox.settle = "5s"  # DIR/full.toml:58
+        inbox.types."day.books" = "report.daily"  # DIR/full.toml:61
+        inbox.types.images = "fetch_data"  # DIR/full.toml:60
+        hooks."b.c".type = "report.daily"  # DIR/full.toml:70
+        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:71
         hooks."b.c".key_header =   # default
         hooks."b.c".rate = "600/m"  # default
         hooks."b.c".max_body = "1MiB"  # default
         hooks."b.c".priority =   # default
-        hooks.deploy.type = "fetch_data"  # DIR/full.toml:58
-        hooks.deploy.secret_file = "/srv/secret"  # DIR/full.toml:59
-        hooks.deploy.key_header = "X-Delivery-Id"  # DIR/full.toml:60
-        hooks.deploy.rate = "5/s"  # DIR/full.toml:61
-        hooks.deploy.max_body = "64KiB"  # DIR/full.toml:62
-        hooks.deploy.priority = -1  # DIR/full.toml:63
+        hooks.deploy.type = "fetch_data"  # DIR/full.toml:63
+        hooks.deploy.secret_file = "/srv/secret"  # DIR/full.toml:64
+        hooks.deploy.key_header = "X-Delivery-Id"  # DIR/full.toml:65
+        hooks.deploy.rate = "5/s"  # DIR/full.toml:66
+        hooks.deploy.max_body = "64KiB"  # DIR/full.toml:67
+        hooks.deploy.priority = -1  # DIR/full.toml:68
     "#]].assert_eq(&shown(&config, dir.path()));
 }
 

@@ -28,6 +28,7 @@ mod spawn;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod timekeeping;
 mod users;
 
@@ -45,5 +46,6 @@ pub use reap::{Used, reap, resident_bytes};
 pub use scan::{Found, Look, Mark};
 pub use spawn::{Reply, Spawner, Start, StartError, Started};
 pub use sweep::{Killed, Swept, sweep};
+pub use thread::start_deaf_thread;
 pub use timekeeping::clock_is_synchronised;
 pub use users::{Identity, group as group_id, identity as identity_of};

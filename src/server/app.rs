@@ -2,13 +2,15 @@
 
 use super::hand::Hand;
 use super::house::House;
+use super::own_health::OwnHealth;
 use super::peer::{Access, Doors, Group, Peer, find_group};
 use super::problems::{Failure, invalid};
+use super::pulse::Pulse;
 use super::rules::Kinds;
 use super::submission::Judge;
 use super::triggers::hooks::{Hooks, Traffic};
 use super::triggers::inbox::Bell;
-use crate::api::Problem;
+use crate::api::{Problem, StatusView};
 use crate::config::{Config, Inbox};
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::limits::BODY_BYTES_MAX;
@@ -19,7 +21,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -43,6 +45,12 @@ pub(crate) struct App {
     pub(crate) policy: RwLock<Arc<Policy>>,
     /// What is known of the house besides the engine.
     pub(crate) house: House,
+    /// Whether the engine's thread is well.
+    pub(crate) pulse: Arc<Pulse>,
+    /// How our own processes do.
+    pub(crate) own_health: Arc<OwnHealth>,
+    /// The last status that the engine gave, for the time in which it gives none.
+    pub(crate) last_status: Mutex<Option<(Millis, StatusView)>>,
     /// The data directory, absolute.
     pub(crate) data_dir: PathBuf,
     /// The store, in hex.

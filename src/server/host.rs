@@ -8,10 +8,12 @@
 use super::claims;
 use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
+use super::own_health::OwnHealth;
 use super::pulse::Pulse;
 use super::remains;
 use super::report::Reporter;
 use super::schedules::Arranging;
+use super::task_lines;
 use super::watches::Watches;
 use crate::clock::{Clock, Step, Until};
 use crate::engine::{Engine, Input, Output, Recorded, Ticket, Wake};
@@ -79,6 +81,7 @@ pub(crate) struct Host {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) helpers: Helpers,
     pub(crate) arranging: Arranging,
+    pub(crate) own_health: Arc<OwnHealth>,
     state: Waiting,
 }
 
@@ -114,8 +117,8 @@ impl Host {
         pulse: Arc<Pulse>,
         helpers: Helpers,
     ) -> Self {
-        let state = Waiting::default();
-        Self { engine, clock, inbox, outbox, pulse, helpers, arranging, state }
+        let (state, own_health) = (Waiting::default(), Arc::default());
+        Self { engine, clock, inbox, outbox, pulse, helpers, arranging, own_health, state }
     }
 
     /// Works until it is told to stop, then closes the journal. `outputs` are those of the start.
@@ -137,6 +140,7 @@ impl Host {
             let outputs = self.engine.step(inputs, now)?;
             self.publish(outputs, now);
             self.tell_of_the_archive();
+            self.own_health.look(self.engine.state());
             for line in self.state.reporter.due(self.engine.state().figures(), now.life) {
                 tracing::info!("{line}");
             }
@@ -293,6 +297,7 @@ impl Host {
         let (mut collect, mut ended) = (false, false);
         for recorded in &events {
             self.state.watches.touch(&facts, &recorded.event, &mut self.state.deliveries);
+            task_lines::tell(&facts, recorded);
             if let Event::WorkerMoved(moved) = &recorded.event {
                 tell_of_standing(&facts, moved);
             }

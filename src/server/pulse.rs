@@ -24,9 +24,14 @@ impl Pulse {
         self.busy_since.store(clock::monotonic().0.max(1), Ordering::Relaxed);
     }
 
+    /// For how long the thread has been at one turn; none at rest.
+    pub(crate) fn busy_for(&self) -> Option<Millis> {
+        let since = self.busy_since.load(Ordering::Relaxed);
+        (since != 0).then(|| Millis(clock::monotonic().0.saturating_sub(since)))
+    }
+
     /// Whether the thread has been at one turn for longer than `limit`.
     pub(crate) fn is_stuck(&self, limit: Millis) -> bool {
-        let since = self.busy_since.load(Ordering::Relaxed);
-        since != 0 && limit < Millis(clock::monotonic().0.saturating_sub(since))
+        self.busy_for().is_some_and(|busy| limit < busy)
     }
 }

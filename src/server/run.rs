@@ -6,6 +6,7 @@ use super::hand::{Hand, Message, Outbox};
 use super::helpers::{self, Ground, SWEEPS_QUEUED_MAX};
 use super::host::{Core, Helpers, Host};
 use super::house::House;
+use super::own_health::OwnHealth;
 use super::pulse::Pulse;
 use super::reload::{Reload, Reloading};
 use super::remains::{self, Remains};
@@ -35,7 +36,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -317,8 +318,9 @@ async fn serve(
     let (to, inbox) = sync_channel(INPUTS_QUEUED_MAX);
     let hand = Hand::new(to);
     let (close, closing) = watch::channel(false);
-    let app = app(config, data_dir, &opened, hand.clone(), closing.clone())?;
-    let (outbox, pulse) = (Arc::new(Outbox::default()), Arc::new(Pulse::default()));
+    let supervisor = orders.lifeline.is_some().then(std::os::unix::process::parent_id);
+    let app = app(config, data_dir, &opened, (hand.clone(), closing.clone()), supervisor)?;
+    let (outbox, pulse) = (Arc::new(Outbox::default()), Arc::clone(&app.pulse));
     let ground = Ground {
         run_dir: app.run_dir(),
         store: opened.store.clone(),
@@ -338,7 +340,8 @@ async fn serve(
     }
     let inbox_ended = start_inbox(&app).map_err(no_runtime)?;
     let core = (opened.engine, opened.clock, opened.arranging);
-    let host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers);
+    let mut host = Host::new(core, inbox, outbox.clone(), pulse.clone(), helpers);
+    host.own_health = Arc::clone(&app.own_health);
     let mut ended = start_engine(host, opened.outputs).map_err(no_runtime)?;
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
@@ -398,8 +401,8 @@ fn app(
     config: &Config,
     data_dir: &Path,
     opened: &Opened,
-    hand: Hand,
-    closing: watch::Receiver<bool>,
+    (hand, closing): (Hand, watch::Receiver<bool>),
+    supervisor: Option<u32>,
 ) -> Result<Arc<App>, ServerError> {
     let policy = Policy::of(config).map_err(ServerError::config)?;
     let uname = rustix::system::uname();
@@ -417,6 +420,9 @@ fn app(
         hand,
         policy: RwLock::new(Arc::new(policy)),
         house: House::default(),
+        pulse: Arc::default(),
+        own_health: Arc::new(OwnHealth::new(supervisor)),
+        last_status: Mutex::default(),
         data_dir: data_dir.to_owned(),
         store: opened.store.clone(),
         boot_id: opened.boot_id.clone(),

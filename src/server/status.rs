@@ -3,6 +3,7 @@
 use super::app::{Answered, App, ok};
 use super::host::Facts;
 use super::problems::invalid;
+use super::stalled::{stalled, within_patience};
 use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
 use crate::journal::{Recovery, Stats, SyncTimes, TailClass};
@@ -131,7 +132,10 @@ pub(crate) async fn status(
     let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
     let with_image = digest.unwrap_or(0) != 0;
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
-    let look = app.hand.read(move |facts| look(facts, with_image, uptime))?.await?;
+    let asked = app.hand.read(move |facts| look(facts, with_image, uptime));
+    let Some(look) = within_patience(asked, &app.pulse).await? else {
+        return Ok(ok(&stalled(&app, uptime)));
+    };
     let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
     let Look { journal, mut attention, image, clock, .. } = look;
     let (taken, max) = state_bytes;
@@ -147,20 +151,16 @@ pub(crate) async fn status(
     attention.extend(of_the_house(about, disk_free));
     attention.extend(quarantine(&app.data_dir));
     attention.extend(app.house.points());
-    attention.sort_by_key(|point| !point.critical);
-    let health = match attention.first() {
-        Some(Attention { critical: true, .. }) => "CRITICAL",
-        Some(_) => "ATTENTION",
-        None => "OK",
-    };
-    Ok(ok(&StatusView {
+    attention.extend(app.own_health.points());
+    let health = grade(&mut attention);
+    let view = StatusView {
         version: about.version.clone(),
         host: about.host.clone(),
         pid: std::process::id(),
         uptime_ms: uptime.0,
         data_dir: app.data_dir.display().to_string(),
         fsync: about.fsync.clone(),
-        health: health.to_owned(),
+        health,
         attention,
         seq,
         tasks,
@@ -181,11 +181,26 @@ pub(crate) async fn status(
         recovery: about.recovery.line.clone(),
         config_reload_ok: app.house.config_is_ok(),
         clock,
+        processes: app.own_health.processes(),
+        stalled_ms: None,
         digest,
-    }))
+    };
+    app.remember(&view);
+    Ok(ok(&view))
 }
 
-fn free_space(path: &Path) -> Option<u64> {
+/// The word for all of it; what is critical comes first.
+pub(super) fn grade(attention: &mut [Attention]) -> String {
+    attention.sort_by_key(|point| !point.critical);
+    let word = match attention.first() {
+        Some(Attention { critical: true, .. }) => "CRITICAL",
+        Some(_) => "ATTENTION",
+        None => "OK",
+    };
+    word.to_owned()
+}
+
+pub(super) fn free_space(path: &Path) -> Option<u64> {
     fs2::available_space(path).ok()
 }
 
@@ -266,7 +281,7 @@ const LOOKED_AT_MAX: usize = 200;
 /// Ended tasks that are named one by one.
 const NAMED_MAX: usize = 3;
 
-fn point(critical: bool, what: String, commands: &[String]) -> Attention {
+pub(super) fn point(critical: bool, what: String, commands: &[String]) -> Attention {
     Attention { critical, what, commands: commands.to_vec() }
 }
 
@@ -389,7 +404,7 @@ fn quarantine(data_dir: &Path) -> Option<Attention> {
 /// Below this much free space new work may be refused, whatever the reserve.
 const NEW_WORK_ROOM: u64 = 3 << 20;
 
-fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
+pub(super) fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attention> {
     let mut points = Vec::new();
     if let Some(suspicious) = &about.recovery.suspicious {
         let commands =

@@ -176,7 +176,7 @@ pub(crate) fn history(of: &Task, now: Moment) -> (Sketch, History) {
         attempts: life
             .iter()
             .flat_map(|life| life.attempts.iter())
-            .map(|one| attempt(of.id, one))
+            .map(|one| attempt(of, one))
             .collect(),
     };
     (sketch, history)
@@ -198,7 +198,8 @@ fn transition(line: &Transition) -> TransitionView {
     }
 }
 
-fn attempt(task: TaskId, attempt: &Attempt) -> AttemptView {
+fn attempt(task: &Task, attempt: &Attempt) -> AttemptView {
+    let lease = task.lease().filter(|lease| lease.fence == attempt.fence);
     let end = attempt.end.as_ref();
     AttemptView {
         attempt: attempt.number,
@@ -213,7 +214,8 @@ fn attempt(task: TaskId, attempt: &Attempt) -> AttemptView {
         signal: end.and_then(|end| end.signal),
         error: end.and_then(|end| end.error.as_ref()).map(Text::to_string),
         usage: end.and_then(|end| end.usage),
-        log: log_path(task, attempt.number),
+        log: log_path(task.id, attempt.number),
+        process: lease.and_then(|lease| lease.process.clone()),
     }
 }
 

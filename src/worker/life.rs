@@ -53,7 +53,7 @@ impl Duty {
             }
         };
         let fence = lease.fence;
-        tracing::info!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
+        tracing::debug!(task = %lease.task, %fence, kind = lease.kind, attempt = lease.attempt, "begin");
         match work {
             Work::Command(spec) => self.begin_process(lease, *spec),
             Work::Code(handler) => self.begin_thread(lease, handler),
@@ -346,7 +346,7 @@ impl Duty {
     pub(super) fn log_closed(&mut self, fence: Fence) {
         let Some(attempt) = self.state.attempts.remove(&fence) else { return };
         if let Some(end) = attempt.end() {
-            tracing::info!(task = %end.lease.task, %fence, outcome = %end.outcome,
+            tracing::debug!(task = %end.lease.task, %fence, outcome = %end.outcome,
                 error = end.error.as_deref().unwrap_or_default(), "end");
             self.state.ends.push_back(end);
         } else {

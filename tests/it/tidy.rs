@@ -126,6 +126,8 @@ const CRATES: &[(&str, &[&str])] = &[
             "clap",
             "clap_complete",
             "clap_mangen",
+            "flate2",
+            "fs2",
             "rustix",
             "serde",
             "serde_json",

@@ -1,6 +1,6 @@
 //! What the metrics are made of, taken in one look at the state.
 
-use crate::api::Consistency;
+use crate::api::{Consistency, ProcessView};
 use crate::journal::{SYNC_BOUNDS, Stats};
 use crate::kernel::event::Standing;
 use crate::kernel::figures::{Figures, OTHERS};
@@ -25,6 +25,7 @@ pub(super) struct Sheet {
     pub(super) replay: Millis,
     pub(super) disk_free: Option<u64>,
     pub(super) config_is_ok: bool,
+    pub(super) processes: Vec<ProcessView>,
     pub(super) sync_buckets: [u64; SYNC_BOUNDS.len() + 1],
     pub(super) sync_sum_micros: u64,
 }
@@ -73,6 +74,7 @@ pub(super) async fn sheet(app: &App) -> Result<Sheet, Failure> {
         replay: about.recovery.took,
         disk_free: fs2::available_space(&app.data_dir).ok(),
         config_is_ok: app.house.config_is_ok(),
+        processes: app.own_health.processes(),
         sync_buckets: about.sync_times.buckets(),
         sync_sum_micros: about.sync_times.sum(),
     })

@@ -1,6 +1,7 @@
 //! The metrics as text: each with its help, its unit and its labels.
 
 use super::collect::{ScheduleSight, Sheet, Sight};
+use crate::api::ProcessView;
 use crate::journal::SYNC_BOUNDS;
 use crate::kernel::figures::histogram::BOUNDS;
 use crate::kernel::figures::{Histogram, Sums, TypeFigures};
@@ -9,6 +10,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use std::collections::BTreeMap;
 use std::fmt;
 
 type Written = Result<(), fmt::Error>;
@@ -21,9 +23,13 @@ impl Collector for Sheet {
         of_schedules(&self.facts, &mut page)?;
         of_workers(&self.facts, &mut page)?;
         self.of_the_journal(&mut page)?;
-        self.of_the_house(&mut page)
+        self.of_the_house(&mut page)?;
+        self.of_the_processes(&mut page)
     }
 }
+
+/// A figure of a process.
+type ProcessFigure = fn(&ProcessView) -> u64;
 
 /// The page that is written, a metric at a time.
 struct Page<'a>(DescriptorEncoder<'a>);
@@ -227,6 +233,29 @@ impl Sheet {
         })?;
         let help = "How long the last start took to read the journal.";
         page.gauge(("replay", help, Some(Unit::Seconds)), seconds(self.replay.0))
+    }
+
+    /// midwatch's own processes, by name; two of one name are told as one that is as large as both.
+    fn of_the_processes(&self, page: &mut Page<'_>) -> Written {
+        let figures: [(&str, &str, Option<Unit>, ProcessFigure); 4] = [
+            ("process_memory", "Memory of our own processes.", Some(Unit::Bytes), |it| it.memory),
+            ("process_threads", "Threads of them.", None, |it| it.threads),
+            ("process_open_files", "Open descriptors of them.", None, |it| {
+                it.open_files.unwrap_or(0)
+            }),
+            ("process_growing", "1 for each that keeps growing, else 0.", None, |it| {
+                u64::from(!it.growing.is_empty())
+            }),
+        ];
+        for (name, help, unit, figure) in figures {
+            let mut by_name = BTreeMap::<_, u64>::new();
+            for it in &self.processes {
+                *by_name.entry(it.name.as_str()).or_default() += figure(it);
+            }
+            let values = by_name.into_iter().map(|(name, value)| (name, float(value)));
+            page.gauges((name, help, unit), "process", values)?;
+        }
+        Ok(())
     }
 
     fn of_the_house(&self, page: &mut Page<'_>) -> Written {

@@ -185,3 +185,15 @@ fn b51_what_came_due_while_nothing_ran_is_run_at_once_when_the_host_wakes_up() {
     engine.thaw();
     house.until_status(task, Status::Success);
 }
+
+// spec: DOC-003
+#[test]
+fn doctor_says_that_a_clock_of_1970_is_wrong() {
+    let Some(faked) = Faked::new("", &[("noop", "exit 0", "")]) else { return };
+    let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
+    faked.set(3600 - i64::try_from(now).unwrap());
+    let output = faked.fake(faked.house.command(&["doctor", "--json"])).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("the clock shows 1970-01-01T01:00"), "{told}");
+}

@@ -105,6 +105,38 @@ fn after_a_failed_sync_the_supervisor_starts_an_engine_that_reads_the_disk_anew(
     drop(daemon);
 }
 
+// spec: SUP-030
+// The engine's thread waits for a sync: what asks for the health waited with it.
+#[test]
+fn a_status_is_answered_while_a_sync_hangs_and_says_so() {
+    if !can_inject() {
+        return;
+    }
+    let house = House::new(CALM, &[("noop", "exit 0", "")]);
+    let engine = house.engine();
+    submit(&house.client(), "before").unwrap();
+    let before = house.status().unwrap();
+    assert_eq!((before.stalled_ms, before.tasks["PENDING"]), (None, 1));
+    let mine = before.processes.iter().find(|it| it.pid == engine.pid()).expect("it knows itself");
+    assert!(mine.role == "engine" && 1 << 20 < mine.memory && mine.growing.is_empty());
+    // Longer than the patience of a status, shorter than that of the one who submits.
+    let _strace = inject(&house, &engine, "delay_enter=20000000:when=1");
+    std::thread::scope(|scope| {
+        let hung = scope.spawn(|| submit(&house.client(), "during"));
+        let status = house.until("a status tells of the store", |house| {
+            house.status().filter(|status| status.stalled_ms.is_some())
+        });
+        assert_eq!((status.health.as_str(), status.tasks["PENDING"]), ("CRITICAL", 1));
+        assert!(status.attention[0].critical);
+        let what = &status.attention[0].what;
+        assert!(what.starts_with("the store has not answered for "), "{what}");
+        assert!(!hung.is_finished(), "and nothing was acknowledged before it was durable");
+        assert!(hung.join().unwrap().is_ok());
+    });
+    let after = house.status().unwrap();
+    assert_eq!((after.stalled_ms, after.tasks["PENDING"]), (None, 2));
+}
+
 // W41: apply and answer ran beside the sync; a crash in between lost what had been seen.
 #[test]
 fn nothing_is_seen_of_a_record_that_is_written_and_not_yet_synced() {

@@ -7,12 +7,14 @@
 pub(crate) mod house;
 
 mod clock;
+mod doctor;
 mod durability;
 mod fair;
 mod faults;
 mod fences;
 mod full;
 mod keep;
+mod logs;
 mod losses;
 mod ownership;
 mod pid1;

@@ -1,0 +1,199 @@
+//! `midwatch doctor` on hosts and setups that are sound, and on those that are not.
+
+use super::house::{CALM, House, signal};
+use super::reload::{config, put};
+use midwatch::kernel::ids::TaskId;
+use midwatch::kernel::status::Status;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+/// The findings, and the exit code.
+fn examine(house: &House) -> (i32, Vec<Value>) {
+    let output = house.run(&["doctor", "--json"]);
+    read(&output)
+}
+
+fn read(output: &Output) -> (i32, Vec<Value>) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told: Value = serde_json::from_str(&text)
+        .unwrap_or_else(|_| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)));
+    (output.status.code().unwrap(), told["findings"].as_array().unwrap().clone())
+}
+
+/// The one finding of this part and level whose words contain `what`.
+#[track_caller]
+fn find<'f>(findings: &'f [Value], group: &str, level: &str, what: &str) -> &'f Value {
+    let fits = |it: &&Value| {
+        it["group"] == group && it["level"] == level && it["what"].as_str().unwrap().contains(what)
+    };
+    findings.iter().find(fits).unwrap_or_else(|| panic!("no {level} {what}: {findings:#?}"))
+}
+
+fn problems(findings: &[Value]) -> Vec<&Value> {
+    findings.iter().filter(|finding| finding["level"] == "problem").collect()
+}
+
+// spec: DOC-001
+// spec: DOC-002
+#[test]
+fn a_sound_setup_needs_nothing_and_is_left_as_it_was() {
+    let house = House::new(CALM, &[("job", "exit 0", "")]);
+    // Before anything ever ran.
+    let (code, findings) = examine(&house);
+    assert_eq!((code, problems(&findings)), (0, vec![]));
+    find(&findings, "daemon", "note", "never run here");
+    assert!(!house.path("data").exists(), "nothing was made");
+    let daemon = house.daemon();
+    house.until_status(house.submit("job", "1"), Status::Success);
+    let (code, findings) = examine(&house);
+    assert_eq!((code, problems(&findings)), (0, vec![]));
+    find(&findings, "daemon", "ok", "1 workers alive");
+    find(&findings, "handlers", "ok", "can be started");
+    let left: Vec<_> = fs::read_dir(house.data("run")).unwrap().flatten().collect();
+    let probes = left.iter().filter(|it| it.file_name().to_string_lossy().contains("doctor"));
+    assert_eq!(probes.count(), 0);
+    let text = String::from_utf8(house.run(&["doctor"]).stdout).unwrap();
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    // A daemon that ran before and does not now is worth a word; its journal is read as it is.
+    house.kill_all(daemon);
+    let (code, findings) = examine(&house);
+    assert_eq!(code, 1);
+    let stopped = find(&findings, "daemon", "problem", "the daemon is not reachable");
+    assert!(stopped["commands"].to_string().contains("midwatch daemon"));
+    find(&findings, "journal", "ok", "records in");
+}
+
+// spec: DOC-003
+#[test]
+fn what_is_wrong_with_the_setup_is_named_with_its_remedy() {
+    let lines = "cwd = \"/no/such/dir\"";
+    let house = House::new(CALM, &[("job", "exit 0", lines), ("good", "exit 0", "")]);
+    let _daemon = house.daemon();
+    let more = "[handlers.lost]\ncommand = [\"/no/such/program\"]\n";
+    put(&house.path("midwatch.toml"), &(config(&house) + more));
+    fs::set_permissions(house.path("data"), fs::Permissions::from_mode(0o770)).unwrap();
+    let (code, findings) = examine(&house);
+    assert_eq!(code, 1);
+    find(&findings, "handlers", "problem", "job: its directory /no/such/dir");
+    find(&findings, "handlers", "problem", "lost: its command /no/such/program");
+    let open = find(&findings, "permissions", "problem", "can be written by others");
+    assert!(open["commands"].to_string().contains("chmod 700"));
+    let text = String::from_utf8(house.run(&["doctor"]).stdout).unwrap();
+    assert!(text.contains("problems"), "{text}");
+    // A user that is not there, and a config that is none.
+    let user = "[handlers.other]\ncommand = [\"/bin/true\"]\nuser = \"nobody-at-all\"\n";
+    put(&house.path("midwatch.toml"), &(config(&house) + user));
+    let (code, findings) = examine(&house);
+    assert_eq!(code, 1);
+    assert!(problems(&findings).iter().any(|it| it.to_string().contains("other")));
+    put(&house.path("midwatch.toml"), &(config(&house) + "[handlers.other]\ntimeuot = 1\n"));
+    // The daemon goes on with the one it has, and is asked all the same.
+    let refused = house.until("the daemon has refused it too", |house| {
+        let (code, findings) = examine(house);
+        assert_eq!(code, 1);
+        assert!(problems(&findings).iter().any(|it| it["group"] == "input"));
+        let daemon = findings.into_iter().filter(|it| it["group"] == "daemon");
+        let told: Vec<_> = daemon.map(|it| it["what"].as_str().unwrap().to_owned()).collect();
+        told.into_iter().find(|what| what.contains("the config was refused"))
+    });
+    assert!(refused.contains("timeuot"), "{refused}");
+}
+
+/// Runs the ignored test below where it may mount something.
+#[test]
+fn a_full_disk_is_a_problem() {
+    let can = Command::new("unshare")
+        .args(["-Urm", "sh", "-c", "mkdir -p \"$0\" && mount -t tmpfs -o size=1m tmpfs \"$0\""])
+        .arg(std::env::temp_dir().join("midwatch-may-mount"))
+        .output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: there are no user namespaces here in which something can be mounted");
+        return;
+    }
+    let inside = Command::new("unshare")
+        .arg("-Urm")
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "field::doctor::in_a_namespace_of_its_own", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&inside.stdout).into_owned();
+    let told = String::from_utf8_lossy(&inside.stderr);
+    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{told}");
+}
+
+#[test]
+#[ignore = "the test above runs it, in a user namespace"]
+fn in_a_namespace_of_its_own() {
+    let house = House::new(CALM, &[("job", "exit 0", "")]);
+    fs::create_dir(house.path("data")).unwrap();
+    let mounted = Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"])
+        .arg(house.path("data"))
+        .status();
+    assert!(mounted.unwrap().success());
+    let (code, findings) = examine(&house);
+    assert_eq!(code, 1);
+    let full = find(&findings, "environment", "problem", "free for");
+    assert!(full["commands"].to_string().contains("df -h"));
+    find(&findings, "environment", "warning", "lies in memory");
+}
+
+/// The verdict on a task.
+fn of(house: &House, id: TaskId) -> (i32, Value) {
+    let output = house.run(&["doctor", &id.to_string(), "--json"]);
+    let told = serde_json::from_slice(&output.stdout);
+    (output.status.code().unwrap(), told.unwrap_or_else(|_| panic!("{output:?}")))
+}
+
+// spec: DOC-010
+#[test]
+fn a_task_that_seems_stuck_is_told_what_holds_it_up() {
+    let handlers = [
+        ("waits", "echo working; sleep 1000 & until_there go", ""),
+        ("one", "exit 0", "max_running = 1"),
+    ];
+    let house = House::new(CALM, &handlers);
+    let _daemon = house.daemon();
+    let running = house.submit("waits", "{\"n\":1}");
+    let start = house.until_start(running, 1);
+    let (code, told) = house.until("its processes are known", |house| {
+        let (code, told) = of(house, running);
+        (told["processes"].as_array().is_some_and(|all| 2 <= all.len())).then_some((code, told))
+    });
+    assert_eq!((code, &told["level"]), (0, &"ok".into()), "{told}");
+    assert_eq!(told["processes"][0]["pid"], start.pid);
+    assert!(told["processes"].to_string().contains("sleep 1000"), "{told}");
+    house.until("its log is there", |house| {
+        of(house, running).1["log_tail"].to_string().contains("working").then_some(())
+    });
+    // Stopped by a signal.
+    signal(start.pid, Signal::STOP);
+    let (code, told) = house.until("it is seen to be stopped", |house| {
+        let (code, told) = of(house, running);
+        (told["level"] == "problem").then_some((code, told))
+    });
+    assert_eq!(code, 1);
+    let commands = told["commands"].to_string();
+    assert!(commands.contains(&format!("kill -CONT {}", start.pid)), "{told}");
+    let text = String::from_utf8(house.run(&["doctor", &running.to_string()]).stdout).unwrap();
+    assert!(text.contains("is stopped, by a signal") && text.contains("sleep 1000"), "{text}");
+    signal(start.pid, Signal::CONT);
+    // A paused type, a missing handler, a task before it.
+    house.say(&["type", "pause", "one", "--reason", "test"]);
+    let paused = house.submit("one", "1");
+    assert!(of(&house, paused).1["what"].as_str().unwrap().contains("is paused by"));
+    let after = house.say(&["submit", "one", "1", "--after", &running.to_string()]);
+    let after = TaskId(after.parse().unwrap());
+    let (_, told) = of(&house, after);
+    assert_eq!(told["commands"][0], format!("midwatch doctor {running}"));
+    let later = house.say(&["submit", "one", "1", "--delay", "1h"]);
+    let (_, told) = of(&house, TaskId(later.parse().unwrap()));
+    assert!(told["what"].as_str().unwrap().contains("its time has not come"), "{told}");
+    house.say(&["type", "resume", "one"]);
+    let done = house.until_status(paused, Status::Success);
+    assert!(of(&house, done.id).1["what"].as_str().unwrap().contains("it has ended (SUCCESS)"));
+    assert_eq!(house.run(&["doctor", "999999"]).status.code(), Some(3));
+}
