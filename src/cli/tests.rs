@@ -49,6 +49,8 @@ fn the_help_names_every_command() {
                        trigger, next
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
+          top          All of it on one screen that keeps up, with keys for what must be
+                       done
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
           config       Check the config, or show what is in force
@@ -72,6 +74,8 @@ fn the_help_names_every_command() {
               --color <WHEN>     When to use colour [default: auto] [possible values:
                                  auto, always, never]
               --utc              Show times in UTC instead of the local zone
+              --absolute         Show times on the clock instead of how long ago they
+                                 were
           -v, --verbose...       Say more
           -q, --quiet            Say only results and errors
     "#]]

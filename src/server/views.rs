@@ -214,6 +214,7 @@ fn attempt(task: TaskId, attempt: &Attempt) -> AttemptView {
         error: end.and_then(|end| end.error.as_ref()).map(Text::to_string),
         usage: end.and_then(|end| end.usage),
         log: log_path(task, attempt.number),
+        log_bytes: None,
     }
 }
 

@@ -126,6 +126,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "clap",
             "clap_complete",
             "clap_mangen",
+            "ratatui",
             "rustix",
             "serde",
             "serde_json",
