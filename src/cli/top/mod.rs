@@ -24,7 +24,7 @@ use ask::{Asker, Order};
 use keys::Wish;
 use model::Model;
 use ratatui::crossterm::event::{self, Event};
-use screen::{Screen, Told};
+use screen::{Screen, Signals, Told};
 use std::io::{self, IsTerminal};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Args, session: &Session<'_>) -> Result<u8, Failure> {
     let api = socket::Daemon::new(named, around, Warn::Never);
     let mut asker = Asker::new(to.clone(), model.seq());
     start("ask", move || asker.run(&api, &orders))?;
-    let signals = to.clone();
-    start("signals", move || screen::hear_signals(&signals))?;
+    let (signals, heard) = (Signals::catch().map_err(|error| no_screen(&error))?, to.clone());
+    start("signals", move || signals.hand_on(&heard))?;
     let mut screen = Screen::enter().map_err(|error| no_screen(&error))?;
     start("keys", move || read_keys(&to))?;
     keep_up(&mut model, &mut screen, &told, &order)

@@ -12,10 +12,11 @@ use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal as ProcessSignal, getpid, kill_process};
 use std::io::{self, Stdout};
 use std::sync::mpsc::SyncSender;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// What the main thread is told.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl Screen {
     /// again.
     pub(super) fn suspend(&mut self) -> io::Result<()> {
         give_back();
-        kill_process(getpid(), Signal::STOP)?;
+        kill_process(getpid(), ProcessSignal::STOP)?;
         take()?;
         self.forget()
     }
@@ -110,31 +111,44 @@ fn give_back() {
     drop(disable_raw_mode());
 }
 
-/// Hands signals on. Where they cannot be heard they do what they always do.
-pub(super) fn hear_signals(to: &SyncSender<Told>) {
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return;
-    };
-    runtime.block_on(async {
-        let stop = SignalKind::from_raw(Signal::TSTP.as_raw());
-        let (Ok(mut terminate), Ok(mut hang_up), Ok(mut interrupt), Ok(mut stop)) = (
-            signal(SignalKind::terminate()),
-            signal(SignalKind::hangup()),
-            signal(SignalKind::interrupt()),
-            signal(stop),
-        ) else {
-            return;
-        };
-        loop {
-            let told = tokio::select! {
-                _ = terminate.recv() => Told::End,
-                _ = hang_up.recv() => Told::End,
-                _ = interrupt.recv() => Told::End,
-                _ = stop.recv() => Told::Stop,
-            };
-            if to.send(told).is_err() {
-                return;
+/// Signals that would end or stop the program with the terminal as it is.
+#[derive(Debug)]
+pub(super) struct Signals {
+    runtime: Runtime,
+    end: [Signal; 3],
+    stop: Signal,
+}
+
+impl Signals {
+    /// Catches them from now on: to be called before the terminal is taken.
+    pub(super) fn catch() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let within = runtime.enter();
+        let end = [
+            signal(SignalKind::terminate())?,
+            signal(SignalKind::hangup())?,
+            signal(SignalKind::interrupt())?,
+        ];
+        let stop = signal(SignalKind::from_raw(ProcessSignal::TSTP.as_raw()))?;
+        drop(within);
+        Ok(Self { runtime, end, stop })
+    }
+
+    /// Hands them on until nobody listens.
+    pub(super) fn hand_on(self, to: &SyncSender<Told>) {
+        let Self { runtime, end: [mut terminate, mut hang_up, mut interrupt], mut stop } = self;
+        runtime.block_on(async {
+            loop {
+                let told = tokio::select! {
+                    _ = terminate.recv() => Told::End,
+                    _ = hang_up.recv() => Told::End,
+                    _ = interrupt.recv() => Told::End,
+                    _ = stop.recv() => Told::Stop,
+                };
+                if to.send(told).is_err() {
+                    return;
+                }
             }
-        }
-    });
+        });
+    }
 }
