@@ -135,3 +135,12 @@ pub const AFTER_MAX: usize = 100;
 
 /// Tasks that are decided in one step when the task they wait for ended; more follow in the next.
 pub const SETTLED_PER_STEP_MAX: usize = 256;
+
+/// Types whose figures are counted apart; those beyond are counted together.
+pub const TYPES_COUNTED_MAX: usize = 256;
+
+/// Minutes of which figures are kept, those left out in which nothing happened.
+pub const MINUTES_KEPT: usize = 120;
+
+/// Quarters of an hour of which figures are kept by type: a day, and the one that goes on.
+pub const QUARTERS_KEPT: usize = 97;

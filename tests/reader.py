@@ -96,7 +96,7 @@ KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended",
          22: "schedule_paused", 23: "schedule_resumed", 24: "fired", 25: "released",
          1000: "snapshot_head",
          1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type",
-         1004: "snapshot_schedule"}
+         1004: "snapshot_schedule", 1005: "snapshot_figures", 1006: "snapshot_type_figures"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -114,7 +114,7 @@ MAPS = {
                                                "promoted",
     "heard": "worker holds:*held", "checkpointed": "task fence data:json",
     "ended": "task fence outcome:outcome to:status reason:reason wait exit_code signal "
-             "result:json error usage:usage",
+             "result:json error usage:usage attempt ran input:hex wrong_input",
     "moved": "task to:status reason:reason wait error", "stop_requested": "task stop:stop max_retry",
     "hurried": "task", "worker_joined": "worker registration:registration",
     "worker_moved": "worker to:standing reason:reason", "refused": "task fence act:act",
@@ -154,6 +154,14 @@ MAPS = {
                          "paused:order next:wall decided:wall look queued:*scheduled ahead:*wall "
                          "last_task last_planned:wall last_success:wall failures counts:counts "
                          "recent:*decided",
+    "snapshot_figures": "base since minutes:*tale triggers:triggers trigger_quarters:*triggers "
+                         "wait_urgent:histogram wait_ordinary:histogram wait_patient:histogram "
+                         "wrong_input",
+    "snapshot_type_figures": "type ever:tale quarters:*tale last_success:wall last_failure:wall failures",
+    "tale": "number sums:sums wait:histogram run:histogram most_retries most_task",
+    "sums": "created succeeded failed dead cancelled retried lost attempts",
+    "histogram": "buckets sum max",
+    "triggers": "number fired on_time without_run latest",
     "counts": "fired coalesced skipped missed",
     "decided": "at:wall passed:passed",
     "history": "transitions:transitions attempts:*attempt attempt_count checkpoint:checkpoint "
@@ -175,6 +183,8 @@ def shown(value, kind):
     if kind == "wall":
         day = datetime.fromtimestamp(value // 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S")
         return plain(f"{day}.{value % 1000:03}Z")
+    if kind == "hex":
+        return plain(value.hex())
     if kind == "json":
         return value.strip().replace("\n", " ").replace("\r", " ")
     if kind == "actor":

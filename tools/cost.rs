@@ -82,6 +82,8 @@ fn measured(
             result: None,
             error: None,
             usage: None,
+            ran: None,
+            input: None,
         };
         let lease = Command::Lease { worker, secrets: vec![SECRET] };
         let answers = bench.ask(vec![Command::End { proof, report }, lease])?;

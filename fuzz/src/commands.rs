@@ -7,7 +7,7 @@ use midwatch::kernel::event::{Actor, Event, Registration, Stamp, Standing, Start
 use midwatch::kernel::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
 use midwatch::kernel::rules::{Reserve, RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
-use midwatch::kernel::task::{After, Progress, SecretHash, TaskSpec, Usage};
+use midwatch::kernel::task::{After, InputDigest, Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::task_type::{Per, Rate};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
@@ -395,6 +395,8 @@ fn report(bytes: &mut Bytes<'_>) -> EndReport {
         result: bytes.bit().then(|| "{}".into()),
         error: bytes.bit().then(|| "it broke".into()),
         usage: bytes.bit().then_some(Usage { peak_memory: 1 << 20, cpu_ms: Millis(7) }),
+        ran: bytes.bit().then_some(Millis(70)),
+        input: bytes.bit().then(|| InputDigest::of("null")),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 pub use crate::kernel::ids::ProcessId;
-pub use crate::kernel::task::{Progress, Usage};
+pub use crate::kernel::task::{InputDigest, Progress, Usage};
 
 /// `POST /v1/workers`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -241,6 +241,33 @@ pub struct End {
     /// What its processes used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// How long the handler ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_ms: Option<Millis>,
+    /// Digest of the input that it was given: the first 32 hex digits of its SHA-256.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "input_text")]
+    pub input: Option<InputDigest>,
+}
+
+/// A digest of an input as text.
+mod input_text {
+    use super::InputDigest;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[expect(clippy::ref_option, reason = "the shape that serde calls")]
+    pub(super) fn serialize<S: Serializer>(
+        input: &Option<InputDigest>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        input.map(|input| input.to_string()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<InputDigest>, D::Error> {
+        let text: Option<String> = Deserialize::deserialize(deserializer)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    }
 }
 
 /// Answer to a finish: one entry an end, in order, and the new leases.

@@ -4,7 +4,7 @@ use super::documents::Shell;
 use super::session::Format;
 use super::{
     act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show,
-    states, status, submit,
+    states, stats, status, submit,
 };
 use super::{task, top, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -137,6 +137,8 @@ pub(crate) enum Command {
     Workers,
     /// Health on one screen; exits 1 when it is not good
     Status(status::Args),
+    /// Figures: what was created and ended, how long it waited and ran
+    Stats(stats::Args),
     /// All of it on one screen that keeps up, with keys for what must be done
     Top(top::Args),
     /// Which status may follow which, and why

@@ -33,6 +33,7 @@ mod session;
 mod show;
 mod socket;
 mod states;
+mod stats;
 mod status;
 mod submit;
 mod table;
@@ -216,6 +217,7 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::Schedule(command) => schedule::run(command, session),
         Command::Workers => workers::run(session),
         Command::Status(args) => status::run(args, session),
+        Command::Stats(args) => stats::run(args, session),
         Command::Top(args) => top::run(args, session),
         Command::States(args) => states::run(args, session),
         Command::Task(command) => task::run(command, session),

@@ -4,6 +4,7 @@ use super::connection::get;
 use super::failure::{Failure, exit};
 use super::paint::Ink;
 use super::session::{Format, Session, View};
+use super::stats;
 use super::table::{Cell, Column, Table};
 use super::text::{cut, tame, width};
 use crate::api::{StatsView, StatusView};
@@ -103,49 +104,24 @@ fn facts(status: &StatusView, stats: Option<&StatsView>) -> String {
         None if spreads.is_empty() => {}
         None => line("times", format!("{spreads}, last 24 h")),
     }
-    let Some(StatsView { punctuality, success, retries, consistency, .. }) = stats else {
-        return text;
-    };
+    let Some(stats) = stats else { return text };
+    let StatsView { punctuality, success, retries, consistency, .. } = stats;
     if punctuality.fired != 0 || punctuality.without_run != 0 {
-        let (on_time, fired) = (units::count(punctuality.on_time), units::count(punctuality.fired));
-        let latest = late(punctuality.latest_ms);
-        let mut triggers = format!("{on_time} of {fired} on time, latest {latest} late");
-        if punctuality.without_run != 0 {
-            triggers += &format!(", {} without a run", units::count(punctuality.without_run));
-        }
-        line("triggers", triggers);
+        line("triggers", stats::triggers(stats));
     }
     if success.ended != 0 {
-        let (rate, ended) =
-            (percent(success.succeeded, success.ended), units::count(success.ended));
         let most = match retries.task {
             Some(task) if retries.most != 0 => {
                 format!(", most retries {} ({task})", retries.most)
             }
             _ => ", no retries".to_owned(),
         };
-        line("success", format!("{rate} of {ended} ended in the last 24 h{most}"));
+        line("success", format!("{} in 24 h{most}", stats::success(stats)));
     }
     if !consistency.ok {
-        let account = format!(
-            "{} taken, {} ended, {} live, {} with a wrong input",
-            units::count(consistency.taken),
-            units::count(consistency.ended),
-            units::count(consistency.live),
-            units::count(consistency.wrong_input)
-        );
-        line("account", account);
+        line("account", stats::consistency(stats));
     }
     text
-}
-
-/// How late in a form that is read at a glance: `0.4 s`.
-fn late(ms: u64) -> String {
-    if ms < 10_000 {
-        format!("{}.{} s", ms / 1000, ms % 1000 / 100)
-    } else {
-        units::span(Millis(ms))
-    }
 }
 
 /// What needs a person, each with the commands that help.
@@ -366,15 +342,16 @@ pub(crate) mod tests {
 
     #[test]
     fn the_figures_of_the_last_day_are_told_where_the_daemon_has_them() {
-        let stats = crate::cli::top::tests::stats(|_| (0, 0));
+        let mut stats = crate::cli::top::tests::stats(|_| (0, 0));
+        stats.consistency.ok = true;
         let text = render(&status(), Some(&stats), &samples::view(Some(80)));
         assert!(text.lines().all(|line| width(line) <= 80));
         let facts: Vec<_> = text.lines().skip(10).take(3).collect();
         expect![[r#"
             screen
               oldest waiting  4 min 12 s  (wait p95 31 s, run p95 2 min 4 s, last 24 h)
-              triggers        58 of 58 on time, latest 0.4 s late
-              success         99.1 % of 1,340 ended in the last 24 h, most retries 3 (88213)"#]]
+              triggers        58 of 58 on time, latest 400 ms late
+              success         99.1 % of 1,340 that ended in 24 h, most retries 3 (88213)"#]]
         .assert_eq(&samples::screen(&facts.join("\n")));
         let mut odd = stats;
         odd.punctuality.without_run = 2;
@@ -385,9 +362,9 @@ pub(crate) mod tests {
         expect![[r#"
             screen
               oldest waiting  4 min 12 s
-              triggers        58 of 58 on time, latest 1 min 12 s late, 2 without a run
-              success         99.1 % of 1,340 ended in the last 24 h, most retries 3 (88213)
-              account         9 taken, 5 ended, 3 live, 0 with a wrong input
+              triggers        58 of 58 on time, latest 1 min 12 s late; 2 without a run
+              success         99.1 % of 1,340 that ended in 24 h, most retries 3 (88213)
+              account         BROKEN: 9 taken, 5 ended, 3 live, 0 wrong inputs
         "#]]
         .assert_eq(&samples::screen(&super::facts(&status(), Some(&odd))));
     }

@@ -49,6 +49,7 @@ fn the_help_names_every_command() {
                        trigger, next
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
+          stats        Figures: what was created and ended, how long it waited and ran
           top          All of it on one screen that keeps up, with keys for what must be
                        done
           states       Which status may follow which, and why

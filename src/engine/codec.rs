@@ -5,6 +5,7 @@
 //! here is never used again for something else.
 
 use crate::kernel::event::{Actor, Event, Stamp};
+use crate::kernel::figures::{AllFigures, TypeFigures};
 use crate::kernel::ids::{LifeTime, Seq, ServiceTime, Timestamp};
 use crate::kernel::{Head, Worker};
 use minicbor::{Decode, Encode};
@@ -22,6 +23,10 @@ pub const KIND_TASK: u16 = 1002;
 pub const KIND_TYPE: u16 = 1003;
 /// A schedule in a snapshot.
 pub const KIND_SCHEDULE: u16 = 1004;
+/// What was counted over all types, in a snapshot.
+pub const KIND_FIGURES: u16 = 1005;
+/// What was counted of one type, in a snapshot.
+pub const KIND_TYPE_FIGURES: u16 = 1006;
 
 #[derive(Encode)]
 #[cbor(map)]
@@ -176,6 +181,10 @@ pub enum Kept {
     Type(crate::kernel::task_type::TaskType),
     /// A schedule.
     Schedule(crate::kernel::schedule::Schedule),
+    /// What was counted over all types.
+    Figures(Box<AllFigures>),
+    /// What was counted of one type.
+    TypeFigures(Box<TypeFigures>),
 }
 
 /// Reads a snapshot's record.
@@ -186,6 +195,8 @@ pub fn decode_kept(kind: u16, body: &[u8]) -> Result<Kept, CodecError> {
         KIND_TASK => whole(kind, body).map(Kept::Task),
         KIND_TYPE => whole(kind, body).map(Kept::Type),
         KIND_SCHEDULE => whole(kind, body).map(Kept::Schedule),
+        KIND_FIGURES => whole(kind, body).map(Box::new).map(Kept::Figures),
+        KIND_TYPE_FIGURES => whole(kind, body).map(Box::new).map(Kept::TypeFigures),
         _ => Err(CodecError::UnknownKind(kind)),
     }
 }

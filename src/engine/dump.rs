@@ -8,6 +8,7 @@
 //!
 //! Each function takes its value apart in full, so that a new field stops the build here.
 
+mod figures;
 mod schedules;
 
 use super::codec::Kept;
@@ -73,6 +74,10 @@ pub fn kept_line(form: Form, seq: Seq, kept: &Kept) -> String {
         Kept::Type(known) => type_fields(line.put("event", "snapshot_type"), known),
         Kept::Schedule(schedule) => {
             schedules::schedule_fields(line.put("event", "snapshot_schedule"), schedule)
+        }
+        Kept::Figures(all) => figures::all_fields(line.put("event", "snapshot_figures"), all),
+        Kept::TypeFigures(figures) => {
+            figures::type_fields(line.put("event", "snapshot_type_figures"), figures)
         }
     }
     .end()
@@ -199,8 +204,9 @@ fn held_object(held: &Held) -> Object {
 }
 
 fn ended_fields(line: Object, ended: &Ended) -> Object {
-    let Ended { task, fence, outcome, to, reason, wait, exit_code, signal, result, error, usage } =
+    let Ended { task, fence, outcome, to, reason, wait, exit_code, signal, result, error, .. } =
         ended;
+    let Ended { usage, attempt, ran, input, wrong_input, .. } = ended;
     line.put("task", task.0)
         .put("fence", fence.0)
         .put("outcome", outcome.word())
@@ -212,6 +218,10 @@ fn ended_fields(line: Object, ended: &Ended) -> Object {
         .maybe_json("result", result.as_deref())
         .maybe("error", error.as_deref())
         .maybe_object("usage", usage.as_ref().map(usage_object))
+        .maybe("attempt", *attempt)
+        .maybe("ran", ran.map(|ran| ran.0))
+        .maybe("input", input.map(|input| input.to_string()))
+        .maybe("wrong_input", *wrong_input)
 }
 
 fn usage_object(usage: &Usage) -> Object {

@@ -6,6 +6,7 @@ use super::codec::{self, CodecError, Kept};
 use crate::defect::Defect;
 use crate::journal::{Record, Replay};
 use crate::kernel::event::{Event, Stamp};
+use crate::kernel::figures::Figures;
 use crate::kernel::ids::Seq;
 use crate::kernel::schedule::Schedule;
 use crate::kernel::task_type::TaskType;
@@ -36,7 +37,14 @@ impl Piece {
             Self::Event(_, Event::Fired(fired)) => {
                 fired.task.as_mut().map(|submitted| &mut submitted.spec.kind)
             }
-            Self::Kept(Kept::Head(_) | Kept::Worker(_) | Kept::Type(_) | Kept::Schedule(_))
+            Self::Kept(
+                Kept::Head(_)
+                | Kept::Worker(_)
+                | Kept::Type(_)
+                | Kept::Schedule(_)
+                | Kept::Figures(_)
+                | Kept::TypeFigures(_),
+            )
             | Self::Event(..) => None,
         }
     }
@@ -70,6 +78,7 @@ pub struct Fold {
     workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
     types: BTreeMap<Text, TaskType>,
     schedules: BTreeMap<Text, Shared<Schedule>>,
+    figures: Option<Figures>,
     state: Option<State>,
 }
 
@@ -86,6 +95,13 @@ impl Fold {
             }
             Piece::Kept(Kept::Schedule(schedule)) => {
                 self.schedules.insert(schedule.name.clone(), Shared::new(schedule));
+            }
+            Piece::Kept(Kept::Figures(all)) => {
+                self.figures.get_or_insert_default().all = Shared::new(*all);
+            }
+            Piece::Kept(Kept::TypeFigures(figures)) => {
+                let types = &mut self.figures.get_or_insert_default().types;
+                types.insert(figures.kind.clone(), Shared::new(*figures));
             }
             Piece::Kept(Kept::Task(mut task)) => {
                 if Defect::ForgetCheckpoint.is_on() {
@@ -120,6 +136,7 @@ impl Fold {
                 workers: std::mem::take(&mut self.workers),
                 types: std::mem::take(&mut self.types),
                 schedules: std::mem::take(&mut self.schedules),
+                figures: self.figures.take(),
             })
         })
     }

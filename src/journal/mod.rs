@@ -30,6 +30,7 @@ mod follow;
 mod plan;
 mod recover;
 mod reserve;
+mod sync_times;
 mod table;
 mod walk;
 mod writer;
@@ -46,6 +47,7 @@ pub use reserve::RESERVE_FILE;
 pub use scan::{FrameAt, Place, Report, TailClass, Visitor, salvage, scan};
 pub use segment::Header;
 pub use snapshot::{SnapshotDone, SnapshotFile, SnapshotLength, SnapshotWriter, read_snapshot};
+pub use sync_times::{SYNC_BOUNDS, SyncTimes};
 pub use writer::{Journal, Room, Stats};
 
 use std::time::Duration;

@@ -5,6 +5,7 @@
 //! Files are 0600, directories 0700, and no symbolic link is followed at the last step of a name.
 
 use super::disk::{Disk, DiskFile};
+use super::sync_times::SyncTimes;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags};
 use std::fs::File;
 use std::io;
@@ -17,11 +18,12 @@ use std::sync::Arc;
 pub struct RealDisk {
     directory: Arc<File>,
     path: Arc<Path>,
+    sync_times: Arc<SyncTimes>,
 }
 
 /// An open file of a [`RealDisk`].
 #[derive(Debug)]
-pub struct RealFile(File);
+pub struct RealFile(File, Arc<SyncTimes>);
 
 impl RealDisk {
     /// Opens an existing directory.
@@ -30,7 +32,12 @@ impl RealDisk {
         let directory = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         // Relative to the root: whoever changes the working directory changes nothing here.
         let path = std::path::absolute(path)?;
-        Ok(Self { directory: Arc::new(directory), path: path.into() })
+        Ok(Self { directory: Arc::new(directory), path: path.into(), sync_times: Arc::default() })
+    }
+
+    /// How long its syncs take.
+    pub fn sync_times(&self) -> Arc<SyncTimes> {
+        Arc::clone(&self.sync_times)
     }
 
     fn open_at(&self, path: &str, flags: OFlags) -> io::Result<RealFile> {
@@ -40,7 +47,7 @@ impl RealDisk {
         let file = File::from(rustix::fs::openat(&*self.directory, path, flags, mode)?);
         let kind = file.metadata()?.file_type();
         if kind.is_file() || kind.is_dir() {
-            return Ok(RealFile(file));
+            return Ok(RealFile(file, self.sync_times()));
         }
         Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
     }
@@ -49,6 +56,13 @@ impl RealDisk {
         let name = if dir.is_empty() { "." } else { dir };
         self.open_at(name, OFlags::RDONLY | OFlags::DIRECTORY)
     }
+}
+
+/// The monotonic clock; only differences of it mean anything.
+fn microseconds() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let part = |number: i64| u64::try_from(number).unwrap_or(0);
+    part(now.tv_sec).saturating_mul(1_000_000).saturating_add(part(now.tv_nsec) / 1000)
 }
 
 impl Disk for RealDisk {
@@ -145,7 +159,10 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        Ok(rustix::fs::fdatasync(&self.0)?)
+        let began = microseconds();
+        rustix::fs::fdatasync(&self.0)?;
+        self.1.count(microseconds().saturating_sub(began));
+        Ok(())
     }
 
     fn allocate(&mut self, bytes: u64) -> io::Result<()> {

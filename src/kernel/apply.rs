@@ -8,6 +8,7 @@ use super::event::{
     Released, Stamp, Standing, Started, StopRequested, Submitted, TypeLimited, TypePaused,
     TypeResumed, WorkerChanged, WorkerJoined, WorkerMoved,
 };
+use super::figures;
 use super::ids::{Fence, Millis, ServiceTime, TaskId};
 use super::shared::Shared;
 use super::state::{State, Worker};
@@ -94,6 +95,7 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Problem::Unfit(why) => unfit(why),
     })?;
     state.note(stamp);
+    figures::count(state, stamp, event);
     Ok(())
 }
 

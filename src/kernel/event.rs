@@ -8,7 +8,7 @@ use super::ids::{
 };
 use super::schedule::{Origin, Passed, ScheduleSpec, Scheduled};
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec, Usage};
+use super::task::{InputDigest, Progress, SecretHash, TaskSpec, Usage};
 use super::task_type::Rate;
 use super::text::Text;
 use minicbor::{Decode, Encode};
@@ -239,6 +239,18 @@ pub struct Ended {
     /// What its processes used.
     #[n(10)]
     pub usage: Option<Usage>,
+    /// The attempt's number, from 1.
+    #[n(11)]
+    pub attempt: Option<u32>,
+    /// How long the handler ran, as its worker measured it.
+    #[n(12)]
+    pub ran: Option<Millis>,
+    /// Digest of the input that it ran.
+    #[n(13)]
+    pub input: Option<InputDigest>,
+    /// Set where that is not the digest of the payload.
+    #[n(14)]
+    pub wrong_input: Option<bool>,
 }
 
 /// A task changed its status otherwise than by a lease or the end of an attempt.

@@ -14,6 +14,7 @@ pub mod calendar;
 mod decide;
 mod dispatch;
 pub mod event;
+pub mod figures;
 pub mod ids;
 mod idset;
 mod index;

@@ -3,6 +3,7 @@
 use super::decide::Rejection;
 use super::dispatch;
 use super::event::{Jump, Registration, Stamp, Standing, Started};
+use super::figures::Figures;
 use super::ids::{Fence, LifeTime, Millis, Moment, Seq, ServiceTime, TaskId, Timestamp, WorkerId};
 use super::idset::IdSet;
 use super::index::{Index, Seen, Tally};
@@ -85,6 +86,7 @@ pub struct State {
     /// The types of which something is known beyond their tasks.
     pub(super) types: BTreeMap<Text, TaskType>,
     pub(super) schedules: BTreeMap<Text, Shared<Schedule>>,
+    pub(super) figures: Figures,
     pub(super) head: Head,
     pub(super) index: Index,
     /// The latest readings of the clocks; never behind those of the head.
@@ -106,6 +108,8 @@ pub struct Image {
     pub types: BTreeMap<Text, TaskType>,
     /// The schedules.
     pub schedules: BTreeMap<Text, Shared<Schedule>>,
+    /// The figures; none in an image of a version that did not count.
+    pub figures: Option<Figures>,
 }
 
 impl State {
@@ -242,6 +246,17 @@ impl State {
     /// What is known besides tasks and workers.
     pub const fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// What was counted.
+    pub const fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// How many tasks have not ended.
+    pub fn live_task_count(&self) -> u64 {
+        let live = self.tasks.len().saturating_sub(self.index.ended_count());
+        u64::try_from(live).unwrap_or(u64::MAX)
     }
 
     /// The derived sets.
@@ -384,12 +399,13 @@ impl State {
             workers: self.workers.clone(),
             types: self.types.clone(),
             schedules: self.schedules.clone(),
+            figures: Some(self.figures.clone()),
         }
     }
 
     /// The state that an image shows.
     pub fn restore(image: Image) -> Self {
-        let Image { head, tasks, workers, types, schedules } = image;
+        let Image { head, tasks, workers, types, schedules, figures } = image;
         let seen = Seen { wall: head.wall, life: head.life };
         let mut index = Index::default();
         for task in tasks.iter() {
@@ -399,7 +415,10 @@ impl State {
             index.insert_schedule(schedule);
         }
         let next_seq = Seq(head.seq.0.saturating_add(1));
-        Self { tasks, workers, types, schedules, head, index, seen, next_seq }
+        let live = tasks.len().saturating_sub(index.ended_count());
+        let live = u64::try_from(live).unwrap_or(u64::MAX);
+        let figures = figures.unwrap_or_else(|| Figures::begin(live, head.seq));
+        Self { tasks, workers, types, schedules, figures, head, index, seen, next_seq }
     }
 
     /// Notes an event's place and time.
@@ -421,6 +440,7 @@ impl State {
         for task in self.tasks.iter() {
             check_task(task)?;
         }
+        self.figures.check(self.live_task_count())?;
         for (kind, known) in &self.types {
             check_type(kind, known)?;
         }

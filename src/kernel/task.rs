@@ -11,7 +11,10 @@ use super::text::Text;
 use crate::limits::{ATTEMPTS_KEPT, TRANSITIONS_KEPT};
 use minicbor::{Decode, Encode};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use std::collections::VecDeque;
+use std::fmt;
+use std::str::FromStr;
 
 /// What somebody wants done. It travels whole from the command line to the disk and back.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
@@ -124,6 +127,40 @@ pub struct SecretHash(
     #[cbor(with = "minicbor::bytes")]
     pub [u8; 16],
 );
+
+/// The first half of the SHA-256 of a payload, which tells one input from another. Its text is 32
+/// hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(transparent)]
+pub struct InputDigest(
+    #[n(0)]
+    #[cbor(with = "minicbor::bytes")]
+    pub [u8; 16],
+);
+
+impl InputDigest {
+    /// That of a payload, as the JSON text it is.
+    pub fn of(payload: &str) -> Self {
+        let mut half = [0; 16];
+        half.iter_mut().zip(Sha256::digest(payload)).for_each(|(to, from)| *to = from);
+        Self(half)
+    }
+}
+
+impl fmt::Display for InputDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl FromStr for InputDigest {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+        let number = number.ok_or_else(|| "a digest is 32 hex digits".to_owned())?;
+        Ok(Self(number.swap_bytes().to_le_bytes()))
+    }
+}
 
 /// One task.
 ///

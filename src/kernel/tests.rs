@@ -18,6 +18,7 @@ use std::fmt::Write;
 
 mod after;
 mod dispatch;
+mod figures;
 mod schedules;
 mod types;
 
@@ -160,6 +161,8 @@ impl World {
             result: None,
             error: None,
             usage: None,
+            ran: None,
+            input: None,
         };
         self.tell(&Command::End { proof, report });
     }
@@ -694,6 +697,8 @@ fn a_task_that_is_tried_for_ever_does_not_grow() {
             result: None,
             error: Some("e".repeat(4096).into()),
             usage: None,
+            ran: None,
+            input: None,
         };
         w.tell(&Command::End { proof: w.proof(1), report });
         let task = w.state.task(TaskId(1)).unwrap();

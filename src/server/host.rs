@@ -10,6 +10,7 @@ use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
 use super::pulse::Pulse;
 use super::remains;
+use super::report::Reporter;
 use super::schedules::Arranging;
 use super::watches::Watches;
 use crate::clock::{Clock, Step, Until};
@@ -101,6 +102,7 @@ struct Waiting {
     surveyed: LifeTime,
     /// Whether the archive was in trouble when it was last told of.
     archive_in_trouble: bool,
+    reporter: Reporter,
     stop: bool,
 }
 
@@ -135,6 +137,9 @@ impl Host {
             let outputs = self.engine.step(inputs, now)?;
             self.publish(outputs, now);
             self.tell_of_the_archive();
+            for line in self.state.reporter.due(self.engine.state().figures(), now.life) {
+                tracing::info!("{line}");
+            }
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }

@@ -3,7 +3,7 @@
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
 use super::triggers::hooks;
-use super::{events, logs, schedules, status, tasks, types, workers};
+use super::{events, logs, metrics, schedules, stats, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
 use axum::extract::{Request, State as Shared};
@@ -62,6 +62,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/v1/hooks/{name}", post(hooks::receive))
         .route("/v1/events", get(events::events))
         .route("/v1/status", get(status::status))
+        .route("/v1/stats", get(stats::stats))
+        .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(health))
         .route("/readyz", get(ready))
         .fallback(nothing_here)

@@ -20,7 +20,7 @@ use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
 use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
 use crate::engine::{Engine, Output, Start};
-use crate::journal::{self, JournalError, RealDisk};
+use crate::journal::{self, JournalError, RealDisk, SyncTimes};
 use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::kernel::rules::Rules;
@@ -207,6 +207,7 @@ struct Opened {
     boot_id: String,
     store: String,
     workers: Vec<(WorkerId, Registration)>,
+    sync_times: Arc<SyncTimes>,
 }
 
 fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerError> {
@@ -220,7 +221,9 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
         random: rand::random(),
     };
     let options = journal::Options { adopt, ..journal_options(config) };
+    let (sync_times, began) = (disk.sync_times(), clock::monotonic());
     let (mut engine, recovery) = recover(disk, options, host, rules_from(config))?;
+    let took = Millis(clock::monotonic().0.saturating_sub(began.0));
     engine.set_snapshot_after(config.journal.snapshot_after);
     let run_dir = data_dir.join("run");
     if recovery.adopted {
@@ -255,13 +258,13 @@ fn open(config: &Config, data_dir: &Path, adopt: bool) -> Result<Opened, ServerE
     let workers = engine.state().workers();
     let workers = workers.map(|worker| (worker.id, worker.registration.clone())).collect();
     let store = crate::engine::hex(&engine.journal().store_uuid());
-    let recovery = Recovered::of(&recovery);
+    let recovery = Recovered { took, ..Recovered::of(&recovery) };
     tracing::info!("recovered: {}", recovery.line);
     if let Some(suspicious) = &recovery.suspicious {
         tracing::error!("{suspicious}");
     }
     let arranging = Arranging::begin(wanted, engine.refused_schedules(), clock::monotonic());
-    Ok(Opened { engine, clock, arranging, outputs, recovery, boot_id, store, workers })
+    Ok(Opened { engine, clock, arranging, outputs, recovery, boot_id, store, workers, sync_times })
 }
 
 /// Opens the engine, on two cores. A record that can't follow is looked for once more on one, for
@@ -408,6 +411,7 @@ fn app(
         fsync_is_weak: config.journal.fsync != Fsync::Always,
         recovery: opened.recovery.clone(),
         reserve: config.journal.reserve,
+        sync_times: Arc::clone(&opened.sync_times),
     };
     Ok(Arc::new(App {
         hand,

@@ -5,7 +5,7 @@ use super::host::Facts;
 use super::problems::invalid;
 use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
-use crate::journal::{Recovery, Stats, TailClass};
+use crate::journal::{Recovery, Stats, SyncTimes, TailClass};
 use crate::kernel::event::Standing;
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::status::Status;
@@ -36,6 +36,8 @@ pub(crate) struct About {
     pub(crate) recovery: Recovered,
     /// Bytes kept free for the ends of running tasks.
     pub(crate) reserve: u64,
+    /// How long syncs take.
+    pub(crate) sync_times: Arc<SyncTimes>,
 }
 
 /// What the last start found, in words.
@@ -45,6 +47,8 @@ pub(crate) struct Recovered {
     pub(crate) line: String,
     /// What is suspicious about it.
     pub(crate) suspicious: Option<String>,
+    /// How long it took to read.
+    pub(crate) took: Millis,
 }
 
 impl Recovered {
@@ -79,11 +83,11 @@ impl Recovered {
             line.push_str("; ");
             line.push_str(note);
         }
-        Self { line, suspicious }
+        Self { line, suspicious, took: Millis(0) }
     }
 
     fn new(line: &str) -> Self {
-        Self { line: line.to_owned(), suspicious: None }
+        Self { line: line.to_owned(), ..Self::default() }
     }
 }
 
@@ -422,6 +426,7 @@ mod tests {
             fsync_is_weak: false,
             recovery: Recovered::default(),
             reserve: 4 << 20,
+            sync_times: Arc::default(),
         }
     }
 

@@ -344,7 +344,8 @@ async fn checkpoint(app: &App, worker: WorkerId, request: Request) -> Answered {
 
 /// The end as the engine takes it.
 fn end(worker: WorkerId, end: End) -> Result<Command, Failure> {
-    let End { lease, outcome, started, exit_code, signal, result, error, usage } = end;
+    let End { lease, outcome, started, exit_code, signal, result, error, usage, ran_ms, input } =
+        end;
     if outcome == Outcome::Lost {
         return Err(invalid("a worker cannot report that it was `lost`"));
     }
@@ -359,6 +360,8 @@ fn end(worker: WorkerId, end: End) -> Result<Command, Failure> {
         result: result.map(|result| Box::<str>::from(result).into()),
         error: error.map(|error| Text::clipped(&error, ERROR_TEXT_BYTES_MAX)),
         usage,
+        ran: ran_ms,
+        input,
     };
     Ok(Command::End { proof: proof(worker, &lease), report })
 }

@@ -4,7 +4,7 @@ use super::world::World;
 use crate::kernel::event::{Actor, Registration};
 use crate::kernel::ids::{Fence, Millis, ProcessId, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Outcome, Status};
-use crate::kernel::task::{After, Progress, SecretHash, TaskSpec};
+use crate::kernel::task::{After, InputDigest, Progress, SecretHash, TaskSpec};
 use crate::kernel::verdict::Verb;
 use crate::kernel::{Answer, Command, EndReport, HoldReport, Proof, Rejection};
 
@@ -291,6 +291,9 @@ impl World {
             result: None,
             error: (outcome == Outcome::Retryable).then(|| "no".into()),
             usage: None,
+            ran: started.then(|| Millis(u64::try_from(self.dice.below(100_000)).unwrap_or(0))),
+            // Of some tasks it is the right one.
+            input: started.then(|| InputDigest::of("\"\"")),
         };
         let secrets = vec![self.draw_secret()];
         let commands = vec![

@@ -5,7 +5,8 @@ use super::handler::HandlerSpec;
 use super::outcome::{self, Exit, Facts, Means, Memory, Word};
 use super::output::{LastLine, Sink};
 use super::stopping::{Graces, Push, Stopping};
-use crate::api::{End, Hold, Lease, LeaseProof, ProcessId, Progress, StopWord, Usage};
+use crate::api::{End, Hold, InputDigest, Lease, LeaseProof, ProcessId, Progress, StopWord, Usage};
+use crate::kernel::ids::Millis;
 use crate::kernel::status::Outcome;
 use crate::process::Mark;
 use serde_json::value::RawValue;
@@ -101,6 +102,9 @@ pub(super) struct Attempt {
     result: Option<Box<RawValue>>,
     word: Option<Word>,
     timeout_at: Option<Instant>,
+    /// When its handler began, and how long it ran.
+    began: Option<Instant>,
+    ran: Option<Millis>,
     exit: Option<Exit>,
     /// Why its handler did not start.
     failure: Option<(Outcome, String)>,
@@ -133,6 +137,8 @@ impl Attempt {
             result: None,
             word: None,
             timeout_at: None,
+            began: None,
+            ran: None,
             exit: None,
             failure: None,
         }
@@ -160,12 +166,15 @@ impl Attempt {
             Ground::Thread => self.host = Some(process),
         }
         self.phase = Phase::Running;
+        self.began = Some(now);
         self.timeout_at = self.lease.timeout_ms.map(|limit| now + limit.duration());
     }
 
     /// Its leader has ended.
     pub(super) fn ended(&mut self, exit: Exit, now: Instant) {
         self.exit = Some(exit);
+        let ran = self.began.map(|began| now.saturating_duration_since(began).as_millis());
+        self.ran = ran.map(|ran| Millis(u64::try_from(ran).unwrap_or(u64::MAX)));
         self.timeout_at = None;
         self.phase = Phase::Draining(now + DRAIN);
     }
@@ -339,6 +348,8 @@ impl Attempt {
             result: self.result.clone(),
             error,
             usage: self.usage,
+            ran_ms: self.ran,
+            input: Some(InputDigest::of(self.lease.payload.get())),
         })
     }
 
@@ -364,6 +375,8 @@ pub(super) fn unstarted(lease: &Lease, outcome: Outcome, error: Option<String>) 
         result: None,
         error,
         usage: None,
+        ran_ms: None,
+        input: None,
     }
 }
 

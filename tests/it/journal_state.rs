@@ -222,16 +222,16 @@ fn the_figures_add_up() {
               tasks      4 tasks: 1 LOST, 1 SUCCESS, 1 DEAD, 1 CANCELLED
               on disk    24 KiB journal, 0 B snapshots; 24 KiB a task not ended
               needed     every segment: no second snapshot stands in for them
-              compact    would free 10 KiB
+              compact    would free 9.5 KiB
 
               KIND                   RECORDS        SIZE  SHARE
               submitted                    4       413 B   25 %
-              leased                       4       256 B   16 %
+              leased                       4       256 B   15 %
+              ended                        3       227 B   14 %
               moved                        5       215 B   13 %
-              ended                        3       197 B   12 %
               worker_joined                1       109 B    6 %
               heard                        1        83 B    5 %
-              worker_moved                 2        80 B    5 %
+              worker_moved                 2        80 B    4 %
               checkpointed                 1        62 B    3 %
               started                      1        50 B    3 %
               stop_requested               1        44 B    2 %

@@ -15,7 +15,7 @@ use midwatch::kernel::ids::{ProcessId, Seq, WorkerId};
 use midwatch::kernel::rules::Rules;
 use midwatch::kernel::schedule::{Fold, From, Gap, Origin, Overlap, Plan, ScheduleSpec};
 use midwatch::kernel::status::{Outcome, Reason};
-use midwatch::kernel::task::{After, Progress, SecretHash, TaskSpec, Usage};
+use midwatch::kernel::task::{After, InputDigest, Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
     Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, ScheduleAct, TypeAct,
@@ -217,6 +217,8 @@ impl Bench {
             error: (outcome != Outcome::Success).then(|| "HTTP 502".into()),
             usage: (outcome == Outcome::Success)
                 .then_some(Usage { peak_memory: 41 << 20, cpu_ms: Millis(1300) }),
+            ran: (outcome == Outcome::Success).then_some(Millis(2_000)),
+            input: (outcome == Outcome::Success).then(|| InputDigest::of("another")),
         };
         self.ask_one(Command::End { proof, report });
     }
@@ -412,7 +414,13 @@ pub(crate) fn print_vectors() {
     let mut rebuild = Rebuild::default();
     replay(&disk, last, &mut rebuild).unwrap();
     for_each_record::<()>(&rebuild.finish().image(), |kind, body| {
-        if matches!(kind, codec::KIND_TYPE | codec::KIND_SCHEDULE) {
+        if matches!(
+            kind,
+            codec::KIND_TYPE
+                | codec::KIND_SCHEDULE
+                | codec::KIND_FIGURES
+                | codec::KIND_TYPE_FIGURES
+        ) {
             bodies.take(last, Record { kind, ignorable: false, body });
         }
         Ok(())

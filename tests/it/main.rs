@@ -16,6 +16,7 @@ mod demo;
 mod eventually;
 mod fake_engine;
 mod field;
+mod figures;
 mod inject;
 mod journal_compact;
 mod journal_evolution;

@@ -62,6 +62,12 @@ const MAPS: &[(&str, &str)] = &[
     ("schedule", "Schedule"),
     ("counts", "Counts"),
     ("decided", "Decided"),
+    ("figures", "AllFigures"),
+    ("type_figures", "TypeFigures"),
+    ("tale", "Tale"),
+    ("sums", "Sums"),
+    ("histogram", "Histogram"),
+    ("triggers", "Triggers"),
 ];
 
 /// Rust's names for what the documents call otherwise.
@@ -80,6 +86,7 @@ const TYPES: &[(&str, &str)] = &[
     ("u64", "uint"),
     ("i32", "int"),
     ("SecretHash", "secret-hash"),
+    ("InputDigest", "input-digest"),
     ("Actor", "actor"),
     ("Status", "status"),
     ("Reason", "reason"),
@@ -152,7 +159,9 @@ pub(crate) fn documented() -> BTreeMap<String, Keys> {
 /// The structs that are written as maps, read from the sources.
 fn in_code() -> BTreeMap<String, Keys> {
     let mut found = BTreeMap::new();
-    for file in ["event.rs", "ids.rs", "schedule.rs", "state.rs", "task.rs", "task_type.rs"] {
+    let counted = ["figures.rs", "figures/histogram.rs"];
+    let facts = ["event.rs", "ids.rs", "schedule.rs", "state.rs", "task.rs", "task_type.rs"];
+    for file in facts.into_iter().chain(counted) {
         let text = fs::read_to_string(format!("src/kernel/{file}")).unwrap();
         for part in text.split("#[cbor(map)]\npub struct ").skip(1) {
             let (name, rest) = part.split_once(" {\n").unwrap();

@@ -227,6 +227,8 @@ fn end(proof: Proof) -> Command {
         result: None,
         error: None,
         usage: None,
+        ran: None,
+        input: None,
     };
     Command::End { proof, report }
 }

@@ -394,7 +394,9 @@ impl Pair {
         let expected = self.model.end(lease, way);
         let (exit_code, signal, result, error) = (None, None, None, None);
         let usage = None;
-        let report = EndReport { outcome, started, exit_code, signal, result, error, usage };
+        let (ran, input) = (None, None);
+        let report =
+            EndReport { outcome, started, exit_code, signal, result, error, usage, ran, input };
         self.ask(Command::End { proof: proof(lease), report }, &expected, |_, _| {});
     }
 

@@ -282,6 +282,8 @@ fn beyond_max_state_new_tasks_are_refused_and_those_that_run_go_on() {
         result: Some("[1]".into()),
         error: None,
         usage: None,
+        ran: None,
+        input: None,
     };
     assert!(matches!(house.ask_one(Command::End { proof, report }), Ok(Answer::Ended(_))));
     house.crash();
@@ -310,6 +312,8 @@ fn the_bytes_of_a_task_are_those_of_its_texts_and_a_fixed_part_for_each_piece() 
         result: None,
         error: Some("no good".into()),
         usage: None,
+        ran: None,
+        input: None,
     };
     house.ask_one(Command::End { proof, report }).unwrap();
     // The error stands in the task, in its history and in its attempt.

@@ -185,6 +185,8 @@ impl<'a> Script<'a> {
             result: None,
             error: None,
             usage: None,
+            ran_ms: None,
+            input: None,
         };
         let request = FinishRequest { ends: vec![end], slots: 0 };
         let path = format!("/v1/workers/{worker}/finish");

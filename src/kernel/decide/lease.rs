@@ -10,7 +10,7 @@ use crate::kernel::event::{
 use crate::kernel::ids::{Fence, Millis, Seq, ServiceTime, TaskId, WorkerId};
 use crate::kernel::state::Worker;
 use crate::kernel::status::{Outcome, Reason, Status};
-use crate::kernel::task::{Lease, SecretHash, Task};
+use crate::kernel::task::{InputDigest, Lease, SecretHash, Task};
 use crate::kernel::text::Text;
 use crate::kernel::verdict::{Destiny, Way, destiny};
 use std::collections::BTreeSet;
@@ -223,6 +223,8 @@ impl<'a> Ask<'a> {
         let waits = fate.to == Status::Retrying && !exhausted;
         let policy = &self.rules.of(&task.kind).retry;
         let silent = || Text::from("the lease ran out and the executor was silent");
+        let input = report.and_then(|report| report.input);
+        let differs = input.is_some_and(|input| input != InputDigest::of(&task.payload));
         let end = Event::Ended(Ended {
             task: task.id,
             fence,
@@ -238,6 +240,10 @@ impl<'a> Ask<'a> {
                 |report| report.error.clone(),
             ),
             usage: report.and_then(|report| report.usage),
+            attempt: task.attempt(fence).map(|attempt| attempt.number),
+            ran: report.and_then(|report| report.ran),
+            input,
+            wrong_input: differs.then_some(true),
         });
         let mut events = vec![(fate.to, end)];
         if exhausted {

@@ -15,7 +15,7 @@ use super::ids::{Fence, Millis, Moment, ProcessId, Seq, TaskId, Timestamp, Worke
 use super::rules::Rules;
 use super::state::State;
 use super::status::{Outcome, Reason, Status, Stop};
-use super::task::{Progress, SecretHash, TaskSpec, Usage};
+use super::task::{InputDigest, Progress, SecretHash, TaskSpec, Usage};
 use super::text::Text;
 use super::verdict::Verb;
 use crate::limits::FIRES_QUEUED_MAX;
@@ -212,6 +212,10 @@ pub struct EndReport {
     pub error: Option<Text>,
     /// What its processes used.
     pub usage: Option<Usage>,
+    /// How long the handler ran, where one was started.
+    pub ran: Option<Millis>,
+    /// Digest of the input that it was given.
+    pub input: Option<InputDigest>,
 }
 
 /// What a command would change, and what to answer once that is durable.

@@ -214,6 +214,7 @@ fn a_task_that_was_lost_with_its_record_is_waited_for_by_nobody() {
     w.after(&[1], true);
     let mut image = w.state.image();
     image.tasks.remove(TaskId(1)).unwrap();
+    image.figures = None; // nor has anybody counted it
     w.state = State::restore(image);
     w.settle();
     assert_eq!((w.status(2), w.status(3)), (Status::Cancelled, Status::Pending));

@@ -2,6 +2,7 @@
 
 mod bounds;
 mod document;
+mod figures;
 mod fixture;
 mod misuse;
 mod places;

@@ -387,6 +387,8 @@ impl World {
             result: None,
             error: None,
             usage: None,
+            ran: None,
+            input: None,
         };
         match self.command(&Command::End { proof, report }) {
             Ok(Answer::Ended(status)) => match self.ends.get(&belief.fence) {

@@ -401,6 +401,8 @@ impl Life {
                 result: None,
                 error: None,
                 usage: None,
+                ran: None,
+                input: None,
             };
             let proof = Proof { worker, task, fence: run.fence, secret: SECRET };
             self.ask(Command::End { proof, report });
