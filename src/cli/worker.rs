@@ -82,6 +82,8 @@ fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
         max_running: _,
         rate: _,
         schema: _,
+        advice: _,
+        contact: _,
     } = handler;
     let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {

@@ -67,8 +67,8 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 #[test]
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
-        "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n[log]\ndir = '/x'\n",
+        "[http]\nlisten = '127.0.0.1:1'\n\
+         [handlers.a]\ncommand = ['/bin/true']\nstall_after = '1m'\n[log]\ndir = '/x'\n",
         &expect![[r#"
             error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it

@@ -22,6 +22,8 @@ pub const KIND_TASK: u16 = 1002;
 pub const KIND_TYPE: u16 = 1003;
 /// A schedule in a snapshot.
 pub const KIND_SCHEDULE: u16 = 1004;
+/// The alerts in a snapshot, and who was told of them.
+pub const KIND_ALERTS: u16 = 1007;
 
 #[derive(Encode)]
 #[cbor(map)]
@@ -132,6 +134,10 @@ kinds! {
     23 ScheduleResumed,
     24 Fired,
     25 Released,
+    26 AlertRaised,
+    27 AlertCleared,
+    28 AlertAcked,
+    29 AlertsTold,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {
@@ -176,6 +182,8 @@ pub enum Kept {
     Type(crate::kernel::task_type::TaskType),
     /// A schedule.
     Schedule(crate::kernel::schedule::Schedule),
+    /// The alerts.
+    Alerts(crate::kernel::alerts::Alerts),
 }
 
 /// Reads a snapshot's record.
@@ -186,6 +194,7 @@ pub fn decode_kept(kind: u16, body: &[u8]) -> Result<Kept, CodecError> {
         KIND_TASK => whole(kind, body).map(Kept::Task),
         KIND_TYPE => whole(kind, body).map(Kept::Type),
         KIND_SCHEDULE => whole(kind, body).map(Kept::Schedule),
+        KIND_ALERTS => whole(kind, body).map(Kept::Alerts),
         _ => Err(CodecError::UnknownKind(kind)),
     }
 }

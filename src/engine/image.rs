@@ -1,19 +1,21 @@
 //! The state as records of a snapshot.
 
-use super::codec::{self, KIND_HEAD, KIND_SCHEDULE, KIND_TASK, KIND_TYPE, KIND_WORKER};
+use super::codec::{
+    self, KIND_ALERTS, KIND_HEAD, KIND_SCHEDULE, KIND_TASK, KIND_TYPE, KIND_WORKER,
+};
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, SnapshotDone, SnapshotWriter};
 use crate::kernel::Image;
 use sha2::{Digest, Sha256};
 
 /// Hands every record of an image to `push`: the head, the workers, the task types of which
-/// something is known, the schedules, the tasks, in that order.
+/// something is known, the schedules, the alerts where there are any, the tasks, in that order.
 /// The same state always gives the same records.
 pub fn for_each_record<E>(
     image: &Image,
     mut push: impl FnMut(u16, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Image { head, tasks, workers, types, schedules } = image;
+    let Image { head, tasks, workers, types, schedules, alerts } = image;
     let mut body = Vec::new();
     codec::put_plain(head, &mut body);
     push(KIND_HEAD, &body)?;
@@ -31,6 +33,11 @@ pub fn for_each_record<E>(
         body.clear();
         codec::put_plain(schedule, &mut body);
         push(KIND_SCHEDULE, &body)?;
+    }
+    if !alerts.is_empty() {
+        body.clear();
+        codec::put_plain(alerts, &mut body);
+        push(KIND_ALERTS, &body)?;
     }
     for task in tasks.iter() {
         body.clear();

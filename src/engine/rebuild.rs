@@ -5,6 +5,7 @@
 use super::codec::{self, CodecError, Kept};
 use crate::defect::Defect;
 use crate::journal::{Record, Replay};
+use crate::kernel::alerts::Alerts;
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::ids::Seq;
 use crate::kernel::schedule::Schedule;
@@ -36,7 +37,13 @@ impl Piece {
             Self::Event(_, Event::Fired(fired)) => {
                 fired.task.as_mut().map(|submitted| &mut submitted.spec.kind)
             }
-            Self::Kept(Kept::Head(_) | Kept::Worker(_) | Kept::Type(_) | Kept::Schedule(_))
+            Self::Kept(
+                Kept::Head(_)
+                | Kept::Worker(_)
+                | Kept::Type(_)
+                | Kept::Schedule(_)
+                | Kept::Alerts(_),
+            )
             | Self::Event(..) => None,
         }
     }
@@ -70,6 +77,7 @@ pub struct Fold {
     workers: BTreeMap<crate::kernel::ids::WorkerId, Worker>,
     types: BTreeMap<Text, TaskType>,
     schedules: BTreeMap<Text, Shared<Schedule>>,
+    alerts: Alerts,
     state: Option<State>,
 }
 
@@ -87,6 +95,7 @@ impl Fold {
             Piece::Kept(Kept::Schedule(schedule)) => {
                 self.schedules.insert(schedule.name.clone(), Shared::new(schedule));
             }
+            Piece::Kept(Kept::Alerts(alerts)) => self.alerts = alerts,
             Piece::Kept(Kept::Task(mut task)) => {
                 if Defect::ForgetCheckpoint.is_on() {
                     task.life.iter_mut().for_each(|life| life.checkpoint = None);
@@ -120,6 +129,7 @@ impl Fold {
                 workers: std::mem::take(&mut self.workers),
                 types: std::mem::take(&mut self.types),
                 schedules: std::mem::take(&mut self.schedules),
+                alerts: std::mem::take(&mut self.alerts),
             })
         })
     }

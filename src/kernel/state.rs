@@ -1,5 +1,6 @@
 //! Everything that is known: the fold of all events so far.
 
+use super::alerts::Alerts;
 use super::decide::Rejection;
 use super::dispatch;
 use super::event::{Jump, Registration, Stamp, Standing, Started};
@@ -85,6 +86,8 @@ pub struct State {
     /// The types of which something is known beyond their tasks.
     pub(super) types: BTreeMap<Text, TaskType>,
     pub(super) schedules: BTreeMap<Text, Shared<Schedule>>,
+    /// What is wrong, and who was told.
+    pub(super) alerts: Alerts,
     pub(super) head: Head,
     pub(super) index: Index,
     /// The latest readings of the clocks; never behind those of the head.
@@ -106,6 +109,8 @@ pub struct Image {
     pub types: BTreeMap<Text, TaskType>,
     /// The schedules.
     pub schedules: BTreeMap<Text, Shared<Schedule>>,
+    /// The alerts.
+    pub alerts: Alerts,
 }
 
 impl State {
@@ -237,6 +242,11 @@ impl State {
     /// How many tasks of a type hold a lease.
     pub fn leased_count(&self, kind: &str) -> usize {
         self.index.by_type.get(kind).map_or(0, Tally::leased)
+    }
+
+    /// What is wrong, and who was told.
+    pub const fn alerts(&self) -> &Alerts {
+        &self.alerts
     }
 
     /// What is known besides tasks and workers.
@@ -384,12 +394,13 @@ impl State {
             workers: self.workers.clone(),
             types: self.types.clone(),
             schedules: self.schedules.clone(),
+            alerts: self.alerts.clone(),
         }
     }
 
     /// The state that an image shows.
     pub fn restore(image: Image) -> Self {
-        let Image { head, tasks, workers, types, schedules } = image;
+        let Image { head, tasks, workers, types, schedules, alerts } = image;
         let seen = Seen { wall: head.wall, life: head.life };
         let mut index = Index::default();
         for task in tasks.iter() {
@@ -399,7 +410,7 @@ impl State {
             index.insert_schedule(schedule);
         }
         let next_seq = Seq(head.seq.0.saturating_add(1));
-        Self { tasks, workers, types, schedules, head, index, seen, next_seq }
+        Self { tasks, workers, types, schedules, alerts, head, index, seen, next_seq }
     }
 
     /// Notes an event's place and time.
@@ -427,6 +438,7 @@ impl State {
         for (name, schedule) in &self.schedules {
             schedule.check(name, self.live_count(name))?;
         }
+        self.alerts.check()?;
         let same = |name: &str, equal: bool| {
             if equal {
                 Ok(())

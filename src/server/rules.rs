@@ -34,6 +34,8 @@ pub fn rules_from(config: &Config) -> Rules {
             max_retry: handler.retry.max_retry,
             timeout: handler.timeout,
             bounds: Bounds { max_running: handler.max_running, rate: handler.rate },
+            advice: handler.advice.as_deref().map(Text::from),
+            contact: handler.contact.as_deref().map(Text::from),
         };
         (Text::from(name.as_str()), rules)
     });

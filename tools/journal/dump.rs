@@ -129,7 +129,14 @@ impl<'w, W: Write> Print<'w, W> {
         let wanted = match (&kept, self.range.task) {
             (_, None) => true,
             (Kept::Task(task), Some(wanted)) => task.id == wanted,
-            (Kept::Head(_) | Kept::Worker(_) | Kept::Type(_) | Kept::Schedule(_), Some(_)) => false,
+            (
+                Kept::Head(_)
+                | Kept::Worker(_)
+                | Kept::Type(_)
+                | Kept::Schedule(_)
+                | Kept::Alerts(_),
+                Some(_),
+            ) => false,
         };
         if wanted { self.line(&kept_line(self.range.form, seq, &kept)) } else { Ok(()) }
     }
