@@ -104,3 +104,6 @@ fn paragraph(item: &NoticeItem, with_text: bool) -> String {
     }
     lines.join("\n") + "\n"
 }
+
+#[cfg(test)]
+mod tests;

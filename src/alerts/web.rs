@@ -186,3 +186,30 @@ fn sign(key: &[u8], text: &[u8]) -> Result<String, String> {
 fn percent(base64: &str) -> String {
     base64.replace('+', "%2B").replace('/', "%2F").replace('=', "%3D")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Made with Python's hmac and base64, as the two services show it.
+    #[test]
+    fn requests_are_signed_as_the_services_want_it() {
+        let (secret, millis) = ("SEC0123456789abcdef", 1_599_360_473_000_u64);
+        let dingtalk = sign(secret.as_bytes(), format!("{millis}\n{secret}").as_bytes()).unwrap();
+        assert_eq!(percent(&dingtalk), "aKqBjoyC%2BNYhkgqBYxW0ACXynJFx9Q2eLA%2BQ9FLxhBY%3D");
+        let feishu = sign(format!("{}\n{secret}", millis / 1000).as_bytes(), b"").unwrap();
+        assert_eq!(feishu, "o4rYuzS+vyYu0ScPJVg0TrKMaVksgOXu1MYbxvtUINE=");
+    }
+
+    #[test]
+    fn an_address_is_shown_without_what_makes_it_a_secret() {
+        let url = SecretUrl::parse("https://oapi.dingtalk.com/robot/send?access_token=T0K3N");
+        let url = url.unwrap();
+        assert_eq!(url.to_string(), "https://oapi.dingtalk.com/…");
+        assert_eq!(format!("{url:?}"), "https://oapi.dingtalk.com/…");
+        for bad in ["", "ftp://a/b", "https://", "https://user:T0K3N@a/b", "https://a b/T0K3N"] {
+            let why = SecretUrl::parse(bad).unwrap_err();
+            assert!(!why.contains("T0K3N"), "{why}");
+        }
+    }
+}

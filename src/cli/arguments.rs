@@ -3,8 +3,8 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule, show,
-    states, status, submit,
+    act, alerts, config, daemon, demo, edit, engine, import, list, log, reset, retry, schedule,
+    show, states, status, submit,
 };
 use super::{task, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -134,6 +134,8 @@ pub(crate) enum Command {
     Workers,
     /// Health on one screen; exits 1 when it is not good
     Status(status::Args),
+    /// What is wrong and was; acknowledge it; test the channels
+    Alerts(alerts::Args),
     /// Which status may follow which, and why
     States(states::Args),
     /// For use inside a handler: checkpoint, progress, result

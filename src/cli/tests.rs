@@ -49,6 +49,7 @@ fn the_help_names_every_command() {
                        trigger, next
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
+          alerts       What is wrong and was; acknowledge it; test the channels
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
           config       Check the config, or show what is in force

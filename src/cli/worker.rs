@@ -82,6 +82,7 @@ fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
         max_running: _,
         rate: _,
         schema: _,
+        stall_after: _,
         advice: _,
         contact: _,
     } = handler;

@@ -122,6 +122,7 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
     reader.set(table, "schema", &mut handler.schema, |value| absolute_path(value).map(Some));
     read_limits(reader, table, &mut handler.limits);
+    reader.set(table, "stall_after", &mut handler.stall_after, duration(Millis(0)..=DAY.times(31)));
     reader.set(table, "advice", &mut handler.advice, |value| short_text(value).map(Some));
     reader.set(table, "contact", &mut handler.contact, |value| short_text(value).map(Some));
     let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);

@@ -126,7 +126,7 @@ pub const HANDLER: &[Key] = &[
     now("open_files"),
     now("processes"),
     now("nice"),
-    later("stall_after"),
+    now("stall_after"),
     now("advice"),
     now("contact"),
 ];

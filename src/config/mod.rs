@@ -267,6 +267,8 @@ pub struct Handler {
     pub schema: Option<PathBuf>,
     /// What it may use, and as whom it runs.
     pub limits: Limits,
+    /// An attempt whose progress has not changed for so long is stalled; zero for never.
+    pub stall_after: Millis,
     /// What to do when its tasks fail; alerts tell it.
     pub advice: Option<String>,
     /// Whom to ask then.
@@ -378,6 +380,7 @@ impl Handler {
             retryable_exit_codes: Vec::new(),
             schema: None,
             limits: Limits::default(),
+            stall_after: Millis::secs(600),
             advice: None,
             contact: None,
         }

@@ -254,6 +254,7 @@ impl Values<'_> {
             retryable_exit_codes,
             schema,
             limits,
+            stall_after,
             advice,
             contact,
         } = handler;
@@ -282,6 +283,7 @@ impl Values<'_> {
         let schema = schema.as_ref().map(|path| text(path.display().to_string()));
         self.put(&format!("{path}.schema"), schema);
         self.limits(path, limits);
+        self.put(&format!("{path}.stall_after"), duration(*stall_after));
         self.put(&format!("{path}.advice"), advice.as_ref().map(text));
         self.put(&format!("{path}.contact"), contact.as_ref().map(text));
     }

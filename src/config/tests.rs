@@ -1,3 +1,4 @@
+mod alerts;
 mod schedules;
 
 use super::*;
@@ -68,17 +69,11 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
         "[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nstall_after = '1m'\n[log]\ndir = '/x'\n",
+         [handlers.a]\ncommand = ['/bin/true']\n[log]\ndir = '/x'\n",
         &expect![[r#"
-            error: `alerts` is not supported by this version (midwatch.toml, line 1)
+            error: `listen` in http is not supported by this version (midwatch.toml, line 2)
               remove it: nothing would act on it
-            error: `listen` in http is not supported by this version (midwatch.toml, line 4)
-              remove it: nothing would act on it
-            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
-              remove it: nothing would act on it
-            error: `ping` is not supported by this version (midwatch.toml, line 8)
-              remove it: nothing would act on it
-            error: `dir` in log is not supported by this version (midwatch.toml, line 10)
+            error: `dir` in log is not supported by this version (midwatch.toml, line 6)
               remove it: nothing would act on it
         "#]],
     );
@@ -411,6 +406,9 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.open_files = 256  # DIR/full.toml:43
         handlers.fetch_data.processes = 32  # DIR/full.toml:44
         handlers.fetch_data.nice = -5  # DIR/full.toml:45
+        handlers.fetch_data.stall_after = "10m"  # default
+        handlers.fetch_data.advice =   # default
+        handlers.fetch_data.contact =   # default
         handlers."report.daily".command = ["report"]  # DIR/full.toml:47
         handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
@@ -437,6 +435,9 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".open_files =   # default
         handlers."report.daily".processes =   # default
         handlers."report.daily".nice =   # default
+        handlers."report.daily".stall_after = "10m"  # default
+        handlers."report.daily".advice =   # default
+        handlers."report.daily".contact =   # default
         inbox.path = "/srv/inbox"  # DIR/full.toml:51
         inbox.rescan = "1m"  # DIR/full.toml:52
         inbox.settle = "5s"  # DIR/full.toml:53

@@ -32,7 +32,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("clock", &["kernel::ids", "kernel::event", "kernel::Head", "process"]),
     ("client", &["api", "units", "limits"]),
     ("process", &["api", "kernel::ids", "limits"]),
-    ("alerts", &["api", "config", "clock", "process", "kernel::text"]),
+    ("alerts", &["api", "config", "clock", "process", "kernel::ids", "kernel::text"]),
     (
         "server",
         &[

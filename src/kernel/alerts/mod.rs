@@ -187,9 +187,9 @@ pub struct Known {
 }
 
 /// All alerts, and what each channel knows of them.
+#[expect(clippy::struct_field_names, reason = "the records call them so")]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
-#[expect(clippy::struct_field_names, reason = "the records call them so")]
 pub struct Alerts {
     /// The number of the last alert that was made.
     #[n(0)]

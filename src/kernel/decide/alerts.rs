@@ -55,7 +55,7 @@ impl Ask<'_> {
             AlertAct::Clear { rule, subject } => {
                 let stands = alerts.get(*rule, subject).is_some_and(Alert::stands);
                 let subject = subject.clone();
-                stands.then(|| Event::AlertCleared(AlertCleared { rule: *rule, subject }))
+                stands.then_some(Event::AlertCleared(AlertCleared { rule: *rule, subject }))
             }
             AlertAct::Ack(number) => {
                 let Some(alert) = alerts.numbered(*number) else {
@@ -67,7 +67,7 @@ impl Ask<'_> {
             AlertAct::Tell { channel, told } => {
                 let is_news = !told.is_empty() || alerts.channel(channel).is_none();
                 let (channel, told) = (channel.clone(), told.clone());
-                is_news.then(|| Event::AlertsTold(AlertsTold { channel, told }))
+                is_news.then_some(Event::AlertsTold(AlertsTold { channel, told }))
             }
         };
         let answer = Answer::AlertActed { changed: event.is_some() };

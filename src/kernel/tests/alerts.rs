@@ -1,7 +1,7 @@
 //! Alerts in virtual time: what is raised, and what exactly each channel is told, and when.
 
 use super::World;
-use crate::kernel::alerts::{Channel, Grade, Rule, due};
+use crate::kernel::alerts::{Alert, Channel, Grade, Rule, due};
 use crate::kernel::event::{Actor, Event, Stamp, Standing};
 use crate::kernel::ids::{LifeTime, Millis, Timestamp, WorkerId};
 use crate::kernel::rules::KindRules;
@@ -118,6 +118,7 @@ fn ops() -> Channel {
     Channel::new("ops")
 }
 
+// spec: ALT-001
 #[test]
 fn one_failure_is_a_warning_three_in_a_row_are_critical_and_a_success_ends_it() {
     let mut watch = Watch::new(&[ops()]);
@@ -150,8 +151,9 @@ fn a_success_after_a_retry_is_no_alert() {
     watch.expect(expect![[r#""#]]);
 }
 
+// spec: ALT-003
 #[test]
-fn five_hundred_failures_at_once_of_one_type_are_one_alert_with_a_count() {
+fn b86_five_hundred_failures_at_once_of_one_type_are_one_alert_with_a_count() {
     let mut watch =
         Watch::new(&[ops(), Channel { min_grade: Grade::Critical, ..Channel::new("pager") }]);
     for _ in 0..500 {
@@ -170,6 +172,7 @@ fn five_hundred_failures_at_once_of_one_type_are_one_alert_with_a_count() {
     watch.expect(expect![[r#""#]]);
 }
 
+// spec: ALT-004
 #[test]
 fn failures_of_many_types_are_one_message_that_names_some_and_counts_the_rest() {
     let mut watch = Watch::new(&[ops()]);
@@ -195,8 +198,9 @@ fn failures_of_many_types_are_one_message_that_names_some_and_counts_the_rest() 
     "#]]);
 }
 
+// spec: ALT-007
 #[test]
-fn a_task_that_fails_and_succeeds_by_turns_for_two_hours_is_told_three_times() {
+fn b86_a_task_that_fails_and_succeeds_by_turns_for_two_hours_is_told_three_times() {
     let mut watch = Watch::new(&[ops()]);
     for turn in 0..120 {
         let outcome = if turn % 2 == 0 { Outcome::Fatal } else { Outcome::Success };
@@ -232,6 +236,7 @@ fn what_flaps_and_then_stays_wrong_is_told_to_be_so_still() {
     "#]]);
 }
 
+// spec: ALT-005
 #[test]
 fn what_stands_is_repeated_until_somebody_acknowledges_it_and_anew_when_it_comes_back() {
     let mut watch = Watch::new(&[ops()]);
@@ -271,6 +276,7 @@ fn repeats_and_recoveries_can_be_turned_off() {
     "#]]);
 }
 
+// spec: ALT-006
 #[test]
 fn what_came_and_went_before_it_could_be_told_is_told_but_not_to_a_channel_that_is_newer() {
     let mut watch = Watch::new(&[ops()]);
@@ -285,6 +291,7 @@ fn what_came_and_went_before_it_could_be_told_is_told_but_not_to_a_channel_that_
     "#]]);
 }
 
+// spec: ALT-008
 #[test]
 fn no_channel_is_sent_more_messages_in_an_hour_than_it_wants_and_nothing_is_lost() {
     let mut watch = Watch::new(&[Channel { max_per_hour: 4, ..ops() }]);
@@ -368,12 +375,12 @@ fn there_are_never_more_alerts_than_are_kept_and_one_stands_for_the_rest() {
     assert!(!watch.w.state.alerts().get(Rule::Overflow, "alerts").unwrap().stands());
     watch.raise(Rule::TaskStalled, "new", Grade::Warning);
     let alerts = watch.w.state.alerts();
-    assert!(alerts.get(Rule::TaskStalled, "new").is_some_and(|alert| alert.stands()));
+    assert!(alerts.get(Rule::TaskStalled, "new").is_some_and(Alert::stands));
     assert!(alerts.get(Rule::TaskStalled, "000").is_none(), "what was over first goes first");
     // What was over long ago goes with the next new one.
     watch.w.wait(8 * 24 * 3_600_000);
     watch.raise(Rule::TaskStalled, "newer", Grade::Warning);
-    assert!(watch.w.state.alerts().iter().all(|alert| alert.stands()));
+    assert!(watch.w.state.alerts().iter().all(Alert::stands));
     for place in 0..100 {
         watch.tell(&format!("channel {place}").into(), Vec::new());
     }
@@ -381,6 +388,7 @@ fn there_are_never_more_alerts_than_are_kept_and_one_stands_for_the_rest() {
     assert!(watch.w.state.alerts().channel("channel 99").is_some());
 }
 
+// spec: ALT-002
 #[test]
 fn what_is_so_still_is_no_record_and_other_words_are_only_where_they_matter() {
     let mut watch = Watch::new(&[]);
@@ -412,6 +420,7 @@ fn what_is_so_still_is_no_record_and_other_words_are_only_where_they_matter() {
     "#]]);
 }
 
+// spec: ALT-009
 /// Whoever replays the records has the same alerts, and so tells nothing twice.
 #[test]
 fn a_replay_gives_the_same_alerts_and_the_same_notices() {
