@@ -26,13 +26,13 @@ fn a_dry_run_says_what_would_go_and_changes_nothing() {
         &expect![[r#"
             exit 0
             a compaction of DIR would keep
-              snapshot   at 25, 6 KiB
+              snapshot   at 25, 6.5 KiB
               segment    an empty one, 8 KiB
             and remove
               journal/0000000001-00000000000000000001.journal  8 KiB
               journal/0000000002-00000000000000000010.journal  8 KiB
               journal/0000000003-00000000000000000019.journal  8 KiB
-              frees      10 KiB: 24 KiB now, 14 KiB then
+              frees      9.5 KiB: 24 KiB now, 14.5 KiB then
             What `dump` and `state --at` can show would begin at 25
             Nothing was changed
         "#]],
@@ -87,11 +87,11 @@ fn a_compaction_says_what_it_did() {
     expect![[r#"
         compacted DIR
           snapshot   snapshots/00000000000000000025.snapshot
-                     at 25, 5 records, 6 KiB
+                     at 25, 6 records, 6.5 KiB
           digest     SHA-256
                      read back from the disk; the same as before
           removed    3 segments, 0 snapshots
-          freed      10 KiB: 24 KiB before, 14 KiB now
+          freed      9.5 KiB: 24 KiB before, 14.5 KiB now
     "#]]
     .assert_eq(&out);
 }

@@ -222,7 +222,7 @@ fn the_figures_add_up() {
               tasks      4 tasks: 1 LOST, 1 SUCCESS, 1 DEAD, 1 CANCELLED
               on disk    24 KiB journal, 0 B snapshots; 24 KiB a task not ended
               needed     every segment: no second snapshot stands in for them
-              compact    would free 10 KiB
+              compact    would free 9.5 KiB
 
               KIND                   RECORDS        SIZE  SHARE
               submitted                    4       413 B   25 %
