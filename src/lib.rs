@@ -5,6 +5,8 @@
 //! the bytes; [`engine`] joins the two, and everything above carries questions to it and answers
 //! back.
 
+#[cfg(feature = "host")]
+pub mod alerts;
 pub mod api;
 #[cfg(feature = "host")]
 pub mod cli;

@@ -130,6 +130,21 @@ pub const PLANNED_PER_RECORD_MAX: usize = 10_000;
 /// Planned times that are remembered as fired when the clock was put back behind them.
 pub const AHEAD_MAX: usize = 10_000;
 
+/// Alerts that are kept, those that are over among them; one more stands for the rest.
+pub const ALERTS_MAX: usize = 256;
+
+/// Channels of alerts of which it is remembered what they were told.
+pub const ALERT_CHANNELS_MAX: usize = 32;
+
+/// Longest text that an alert keeps: of an error, or of who raised it.
+pub const ALERT_TEXT_BYTES_MAX: usize = 500;
+
+/// Alerts that one message tells in words; the rest is counted.
+pub const ALERTS_NAMED_MAX: usize = 10;
+
+/// Messages that one channel may be sent in an hour, whatever its config says.
+pub const ALERT_MESSAGES_PER_HOUR_MAX: usize = 60;
+
 /// Tasks that one task may wait for.
 pub const AFTER_MAX: usize = 100;
 

@@ -94,9 +94,11 @@ KINDS = {1: "submitted", 2: "leased", 3: "heard", 4: "checkpointed", 5: "ended",
          12: "started", 13: "forgotten", 14: "type_paused", 15: "type_resumed",
          16: "type_limited", 17: "edited", 18: "worker_changed", 19: "clock_stepped", 20: "schedule_set", 21: "schedule_removed",
          22: "schedule_paused", 23: "schedule_resumed", 24: "fired", 25: "released",
+         26: "alert_raised", 27: "alert_cleared", 28: "alert_acked", 29: "alerts_told",
          1000: "snapshot_head",
          1001: "snapshot_worker", 1002: "snapshot_task", 1003: "snapshot_type",
-         1004: "snapshot_schedule", 1005: "snapshot_figures", 1006: "snapshot_type_figures"}
+         1004: "snapshot_schedule", 1005: "snapshot_figures", 1006: "snapshot_type_figures",
+         1007: "snapshot_alerts"}
 WORDS = {
     "status": "PENDING RUNNING PAUSED RETRYING LOST SUCCESS FAILED DEAD CANCELLED",
     "reason": "created dispatched completed user_cancel user_pause user_resume user_reset "
@@ -107,7 +109,12 @@ WORDS = {
     "stop": "cancel pause reset", "standing": "alive suspect offline gone",
     "act": "heartbeat checkpoint result", "per": "s m h", "from": "start end",
     "overlap": "skip queue replace", "gap": "shift skip", "fold": "first second both",
-    "origin": "config runtime", "passing": "fired coalesced skipped missed queued replaced"}
+    "origin": "config runtime", "passing": "fired coalesced skipped missed queued replaced",
+    "grade": "info warning critical", "saying": "stands over flapping",
+    "rule": "task_failed schedule_failed schedule_silent worker_lost task_stalled "
+            "backlog_growing no_worker disk_low state_full clock_stepped journal_damaged "
+            "memory_growing files_growing config_refused child_parked inbox_stopped "
+            "archive_failing channel_failing store_stalled overflow"}
 # The names by their keys, from 0; `name:type` where it is not printed as it is.
 MAPS = {
     "submitted": "task spec:spec due", "leased": "task fence worker ends secret:hidden rate:rate "
@@ -144,6 +151,17 @@ MAPS = {
     "fired": "schedule passed:*passed task:submitted next:wall decided:wall "
              "queued:*scheduled",
     "released": "task of",
+    "alert_raised": "rule:rule subject grade:grade what",
+    "alert_cleared": "rule:rule subject",
+    "alert_acked": "alert",
+    "alerts_told": "channel told:*told",
+    "told": "alert edition saying:saying at",
+    "snapshot_alerts": "last edition alerts:*alert channels:*known",
+    "alert": "number rule:rule subject grade:grade since:wall last:wall said count "
+             "edition came came_at over over_at:wall acked:order changes flaps what "
+             "failure:failure reason:reason step:jump",
+    "failure": "task type status:status reason:reason attempts retries error",
+    "known": "channel since sent told:*told",
     "jump": "from:wall to:wall",
     "passed": "first:wall last:wall count passing:passing task more",
     "scheduled": "schedule planned:wall manual:actor",

@@ -80,5 +80,9 @@ fn name(event: &Event) -> &'static str {
         Event::ScheduleResumed(_) => "schedule-resumed",
         Event::Fired(_) => "fired",
         Event::Released(_) => "released",
+        Event::AlertRaised(_) => "alert-raised",
+        Event::AlertCleared(_) => "alert-cleared",
+        Event::AlertAcked(_) => "alert-acked",
+        Event::AlertsTold(_) => "alerts-told",
     }
 }

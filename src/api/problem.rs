@@ -82,6 +82,8 @@ codes! {
     NoSuchWorker "no_such_worker" 404 3 "There is no such worker",
     /// No schedule of that name.
     NoSuchSchedule "no_such_schedule" 404 3 "There is no such schedule",
+    /// No alert of that number, or no channel of that name.
+    NoSuchAlert "no_such_alert" 404 3 "There is no such alert or channel",
     /// No webhook of that name.
     NoSuchHook "no_such_hook" 404 3 "There is no such hook",
     /// No log for that attempt.

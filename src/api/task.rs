@@ -446,6 +446,9 @@ pub struct Attention {
     pub what: String,
     /// The commands that help.
     pub commands: Vec<String>,
+    /// The alert that says the same: its rule, a space, its subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<String>,
 }
 
 /// One event of `GET /v1/events`, the data of a server-sent event whose id is `seq`.

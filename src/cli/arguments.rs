@@ -3,8 +3,8 @@
 use super::documents::Shell;
 use super::session::Format;
 use super::{
-    act, config, daemon, demo, doctor, edit, engine, import, list, log, reset, retry, schedule,
-    show, states, stats, status, submit,
+    act, alerts, config, daemon, demo, doctor, edit, engine, import, list, log, reset, retry,
+    schedule, show, states, stats, status, submit,
 };
 use super::{task, top, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
@@ -141,6 +141,8 @@ pub(crate) enum Command {
     Stats(stats::Args),
     /// All of it on one screen that keeps up, with keys for what must be done
     Top(top::Args),
+    /// What is wrong and was; acknowledge it; test the channels
+    Alerts(alerts::Args),
     /// Which status may follow which, and why
     States(states::Args),
     /// For use inside a handler: checkpoint, progress, result

@@ -6,6 +6,7 @@
 //! daemon, and reads the environment once ([`environment`]).
 
 mod act;
+mod alerts;
 mod arguments;
 mod config;
 mod connection;
@@ -222,6 +223,7 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::Status(args) => status::run(args, session),
         Command::Stats(args) => stats::run(args, session),
         Command::Top(args) => top::run(args, session),
+        Command::Alerts(args) => alerts::run(args, session),
         Command::States(args) => states::run(args, session),
         Command::Task(command) => task::run(command, session),
         Command::Config(command) => config::run(command, session),

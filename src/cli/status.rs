@@ -306,6 +306,7 @@ pub(crate) mod tests {
             fsync: "always".to_owned(),
             health: "ATTENTION".to_owned(),
             attention: vec![Attention {
+                alert: None,
                 critical: false,
                 what: "task 88213 fetch_data is DEAD after 6 attempts: connection refused"
                     .to_owned(),

@@ -52,6 +52,7 @@ fn the_help_names_every_command() {
           stats        Figures: what was created and ended, how long it waited and ran
           top          All of it on one screen that keeps up, with keys for what must be
                        done
+          alerts       What is wrong and was; acknowledge it; test the channels
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
           doctor       Check the host and the setup, or one task that seems stuck, and

@@ -82,6 +82,9 @@ fn spec(handler: &Handler, limits: Limits) -> HandlerSpec {
         max_running: _,
         rate: _,
         schema: _,
+        stall_after: _,
+        advice: _,
+        contact: _,
     } = handler;
     let statuses = |codes: &[u8]| codes.iter().copied().map(i32::from).collect();
     HandlerSpec {

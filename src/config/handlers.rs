@@ -10,7 +10,7 @@ use super::sections::read_retry;
 use super::{Handler, Limits, Retry};
 use crate::kernel::ids::Millis;
 use crate::kernel::task_type::Rate;
-use crate::limits::MAX_RUNNING_MAX;
+use crate::limits::{ALERT_TEXT_BYTES_MAX, MAX_RUNNING_MAX};
 use std::collections::BTreeMap;
 use toml::de::DeValue;
 
@@ -122,6 +122,9 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
     reader.set(table, "retryable_exit_codes", &mut handler.retryable_exit_codes, exit_codes);
     reader.set(table, "schema", &mut handler.schema, |value| absolute_path(value).map(Some));
     read_limits(reader, table, &mut handler.limits);
+    reader.set(table, "stall_after", &mut handler.stall_after, duration(Millis(0)..=DAY.times(31)));
+    reader.set(table, "advice", &mut handler.advice, |value| short_text(value).map(Some));
+    reader.set(table, "contact", &mut handler.contact, |value| short_text(value).map(Some));
     let max_running = |value: &DeValue<'t>| integer(1..=MAX_RUNNING)(value).map(Some);
     reader.set(table, "max_running", &mut handler.max_running, max_running);
     reader.set(table, "rate", &mut handler.rate, |value| rate(value).map(Some));
@@ -130,6 +133,15 @@ fn read_handler<'t>(reader: &mut Reader<'t>, table: &Table<'t>, handler: &mut Ha
         read_retry(reader, &retry, &mut handler.retry);
     }
     settle_exit_codes(reader, table, handler);
+}
+
+/// Words that alerts bring along.
+fn short_text(value: &DeValue<'_>) -> Result<String, String> {
+    let words = text(value)?;
+    if words.len() <= ALERT_TEXT_BYTES_MAX {
+        return Ok(words);
+    }
+    Err(format!(" must be at most {ALERT_TEXT_BYTES_MAX} bytes long"))
 }
 
 /// How often something may happen: `10/m`.
@@ -163,7 +175,7 @@ fn umask(value: &DeValue<'_>) -> Result<u32, String> {
     mask.ok_or_else(bad)
 }
 
-fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {
+pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, String> {
     if value.is_str() {
         let parts = " must be a list: the program, then each argument on its own; for a shell \
                      write [\"/bin/sh\", \"-c\", \"…\"]";

@@ -50,8 +50,8 @@ pub(super) const TOP: &[Key] = &[
     now("inbox"),
     now("hooks"),
     now("schedules"),
-    later("alerts"),
-    later("ping"),
+    now("alerts"),
+    now("ping"),
 ];
 
 pub(super) const JOURNAL: &[Key] = &[
@@ -126,9 +126,9 @@ pub const HANDLER: &[Key] = &[
     now("open_files"),
     now("processes"),
     now("nice"),
-    later("stall_after"),
-    later("advice"),
-    later("contact"),
+    now("stall_after"),
+    now("advice"),
+    now("contact"),
 ];
 
 /// The keys of a schedule.
@@ -164,6 +164,25 @@ pub(super) const HOOK: &[Key] = &[
     now("priority"),
 ];
 
+/// The keys of a channel of alerts.
+pub(super) const ALERT: &[Key] = &[
+    now("webhook"),
+    now("webhook_file"),
+    now("command"),
+    now("style"),
+    now("secret_file"),
+    now("ca_file"),
+    now("min_level"),
+    now("group_wait"),
+    now("group_interval"),
+    now("repeat"),
+    now("max_per_hour"),
+    now("send_resolved"),
+];
+
+pub(super) const PING: &[Key] =
+    &[now("url"), now("url_file"), now("command"), now("ca_file"), now("every")];
+
 /// Every table with its keys.
 pub const KEYS: &[Section] = &[
     Section { path: "", keys: TOP },
@@ -179,4 +198,6 @@ pub const KEYS: &[Section] = &[
     Section { path: "schedules.NAME", keys: SCHEDULE },
     Section { path: "inbox", keys: INBOX },
     Section { path: "hooks.NAME", keys: HOOK },
+    Section { path: "alerts.NAME", keys: ALERT },
+    Section { path: "ping", keys: PING },
 ];

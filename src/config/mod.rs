@@ -8,6 +8,7 @@
 //! This floor reads one file and no environment: the command line hands it what the flags and
 //! the environment said ([`Named`], [`Surroundings`]). It starts nothing and creates nothing.
 
+mod alerts;
 mod dispatch;
 mod exec;
 mod fault;
@@ -23,6 +24,7 @@ mod show;
 mod triggers;
 mod watch;
 
+pub use alerts::{Address, AlertChannel, Ping, SecretUrl, Style, Way, Webhook};
 pub(crate) use exec::{EXEC, check_exec};
 pub use fault::{ConfigError, Fault};
 pub(crate) use handlers::check_name;
@@ -79,6 +81,10 @@ pub struct Config {
     pub inbox: Option<Inbox>,
     /// `[hooks.NAME]`, by name.
     pub hooks: BTreeMap<String, Hook>,
+    /// `[alerts.NAME]`, by name.
+    pub alerts: BTreeMap<String, AlertChannel>,
+    /// `[ping]`; absent means that nobody outside is told that all is well.
+    pub ping: Option<Ping>,
     /// Where each value came from that is not a default.
     origins: BTreeMap<String, Origin>,
 }
@@ -291,6 +297,12 @@ pub struct Handler {
     pub schema: Option<PathBuf>,
     /// What it may use, and as whom it runs.
     pub limits: Limits,
+    /// An attempt whose progress has not changed for so long is stalled; zero for never.
+    pub stall_after: Millis,
+    /// What to do when its tasks fail; alerts tell it.
+    pub advice: Option<String>,
+    /// Whom to ask then.
+    pub contact: Option<String>,
 }
 
 /// The keys of a handler that bound what it may use, and those that say as whom it runs. What is
@@ -406,6 +418,9 @@ impl Handler {
             retryable_exit_codes: Vec::new(),
             schema: None,
             limits: Limits::default(),
+            stall_after: Millis::secs(600),
+            advice: None,
+            contact: None,
         }
     }
 }

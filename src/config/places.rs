@@ -100,6 +100,8 @@ impl Config {
             schedules: read.schedules,
             inbox,
             hooks: read.hooks,
+            alerts: read.alerts,
+            ping: read.ping,
             origins,
         })
     }

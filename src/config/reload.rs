@@ -110,7 +110,18 @@ impl Running {
         let (before, now) = (values(&self.config), values(&config));
         let keys: BTreeSet<_> = before.keys().chain(now.keys()).collect();
         let differ = keys.into_iter().filter(|key| before.get(*key) != now.get(*key));
-        let (restart, changed) = differ.cloned().partition(|key| needs_restart(key));
+        let (restart, mut changed): (_, BTreeSet<String>) =
+            differ.cloned().partition(|key| needs_restart(key));
+        // Of an address only the host is shown, and so compared above.
+        let unseen = [
+            ("alerts", self.config.alerts != config.alerts),
+            ("ping", self.config.ping != config.ping),
+        ];
+        for (table, _) in unseen.into_iter().filter(|(_, differs)| *differs) {
+            if !changed.iter().any(|key| key.starts_with(table)) {
+                changed.insert(table.to_owned());
+            }
+        }
         config.keep_what_needs_a_restart(&self.config);
         Ok(Next { config, changed, restart })
     }

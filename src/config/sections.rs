@@ -1,5 +1,6 @@
 //! What the keys of the fixed tables mean, and their bounds.
 
+use super::alerts::{read_alerts, read_ping};
 use super::dispatch::read_dispatch;
 use super::fault::{ConfigError, Fault};
 use super::handlers::read_handlers;
@@ -9,11 +10,11 @@ use super::read::{
 };
 use super::schedules::read_schedules;
 use super::triggers::{read_hooks, read_inbox};
+use super::{AlertChannel, Handler, Hook, Inbox, Origin, Ping};
 use super::{
     Clock, Dispatch, Fsync, Http, Journal, Level, Log, LogDir, LogFormat, OnSuspiciousTail,
     Retention, Retry, Rotate, STDERR, Worker,
 };
-use super::{Handler, Hook, Inbox, Origin};
 use crate::kernel::ids::Millis;
 use crate::kernel::schedule::ScheduleSpec;
 use crate::limits::LEASES_PER_REQUEST_MAX;
@@ -39,6 +40,8 @@ pub(super) struct FileConfig {
     pub(super) schedules: BTreeMap<String, ScheduleSpec>,
     pub(super) inbox: Option<Inbox>,
     pub(super) hooks: BTreeMap<String, Hook>,
+    pub(super) alerts: BTreeMap<String, AlertChannel>,
+    pub(super) ping: Option<Ping>,
     pub(super) origins: BTreeMap<String, Origin>,
 }
 
@@ -100,6 +103,8 @@ pub(super) fn read_text(path: &Path, text: &str) -> Result<FileConfig, ConfigErr
     config.schedules = read_schedules(&mut reader, &top, &config.handlers);
     config.inbox = read_inbox(&mut reader, &top, &config.handlers);
     config.hooks = read_hooks(&mut reader, &top, &config.handlers);
+    config.alerts = read_alerts(&mut reader, &top);
+    config.ping = read_ping(&mut reader, &top);
     if reader.faults.is_empty() {
         config.origins = reader.origins;
         Ok(config)

@@ -1,6 +1,9 @@
 //! The values in force, each with where it came from.
 
-use super::{Config, Handler, Hook, Inbox, Limits, Retry};
+use super::{
+    Address, AlertChannel, Config, Handler, Hook, Inbox, Limits, Ping, Retry, Way, Webhook,
+};
+use crate::kernel::alerts::Channel;
 use crate::kernel::ids::Millis;
 use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::{Fold, Gap, Plan, ScheduleSpec};
@@ -110,6 +113,10 @@ impl Config {
         for (name, hook) in &self.hooks {
             values.hook(&format!("hooks.{}", segment(name)), hook);
         }
+        for (name, channel) in &self.alerts {
+            values.channel(&format!("alerts.{}", segment(name)), channel);
+        }
+        values.ping(self.ping.as_ref());
         values.all
     }
 }
@@ -185,6 +192,55 @@ impl Values<'_> {
         }
     }
 
+    fn channel(&mut self, path: &str, channel: &AlertChannel) {
+        self.way(path, ["webhook", "webhook_file"], &channel.way);
+        let Channel { name: _, min_grade, group_wait, group_interval, repeat, .. } =
+            &channel.channel;
+        let Channel { max_per_hour, send_resolved, .. } = &channel.channel;
+        let values = [
+            ("min_level", text(min_grade.word())),
+            ("group_wait", duration(*group_wait)),
+            ("group_interval", duration(*group_interval)),
+            ("repeat", duration(*repeat)),
+            ("max_per_hour", number(*max_per_hour)),
+            ("send_resolved", Value::Boolean(*send_resolved)),
+        ];
+        for (key, value) in values {
+            self.put(&format!("{path}.{key}"), value);
+        }
+    }
+
+    /// Where something goes. An address is a secret: its scheme and host are shown.
+    fn way(&mut self, path: &str, [url, file]: [&str; 2], way: &Way) {
+        let Webhook { address, style, secret_file, ca_file } = match way {
+            Way::Webhook(webhook) => webhook,
+            Way::Command(command) => {
+                self.put(&format!("{path}.command"), list(command, |part| text(part)));
+                return;
+            }
+        };
+        match address {
+            Address::Url(address) => self.put(&format!("{path}.{url}"), text(address.to_string())),
+            Address::File(name) => {
+                self.put(&format!("{path}.{file}"), text(name.display().to_string()));
+            }
+        }
+        let show =
+            |path: &Option<PathBuf>| path.as_ref().map(|path| text(path.display().to_string()));
+        // A ping has no body and is not signed.
+        if url == "webhook" {
+            self.put(&format!("{path}.style"), text(style.word()));
+            self.put(&format!("{path}.secret_file"), show(secret_file));
+        }
+        self.put(&format!("{path}.ca_file"), show(ca_file));
+    }
+
+    fn ping(&mut self, ping: Option<&Ping>) {
+        let Some(Ping { way, every }) = ping else { return };
+        self.way("ping", ["url", "url_file"], way);
+        self.put("ping.every", duration(*every));
+    }
+
     fn handler(&mut self, path: &str, handler: &Handler) {
         let Handler {
             command,
@@ -203,6 +259,9 @@ impl Values<'_> {
             retryable_exit_codes,
             schema,
             limits,
+            stall_after,
+            advice,
+            contact,
         } = handler;
         let code = |code: &u8| number(u32::from(*code));
         self.put(&format!("{path}.command"), list(command, |part| text(part)));
@@ -229,6 +288,9 @@ impl Values<'_> {
         let schema = schema.as_ref().map(|path| text(path.display().to_string()));
         self.put(&format!("{path}.schema"), schema);
         self.limits(path, limits);
+        self.put(&format!("{path}.stall_after"), duration(*stall_after));
+        self.put(&format!("{path}.advice"), advice.as_ref().map(text));
+        self.put(&format!("{path}.contact"), contact.as_ref().map(text));
     }
 
     fn schedule(&mut self, path: &str, schedule: &ScheduleSpec) {

@@ -1,3 +1,4 @@
+mod alerts;
 mod schedules;
 
 use super::*;
@@ -67,10 +68,10 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 #[test]
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
-        "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n",
+        "[http]\nlisten = '127.0.0.1:1'\n\
+         [handlers.a]\ncommand = ['/bin/true']\n",
         &expect![[r#"
-            error: `alerts` is not supported by this version (midwatch.toml, line 1)
+            error: `listen` in http is not supported by this version (midwatch.toml, line 2)
               remove it: nothing would act on it
             error: `listen` in http is not supported by this version (midwatch.toml, line 4)
               remove it: nothing would act on it
@@ -411,15 +412,18 @@ fn every_key_of_a_full_file_arrives() {
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
         handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:42
         handlers.fetch_data.schema =   # default
-        handlers.fetch_data.user = "ada"  # DIR/full.toml:43
-        handlers.fetch_data.group = "ops"  # DIR/full.toml:44
-        handlers.fetch_data.umask = "027"  # DIR/full.toml:45
-        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:46
-        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:47
-        handlers.fetch_data.open_files = 256  # DIR/full.toml:48
-        handlers.fetch_data.processes = 32  # DIR/full.toml:49
-        handlers.fetch_data.nice = -5  # DIR/full.toml:50
-        handlers."report.daily".command = ["report"]  # DIR/full.toml:52
+        handlers.fetch_data.user = "ada"  # DIR/full.toml:38
+        handlers.fetch_data.group = "ops"  # DIR/full.toml:39
+        handlers.fetch_data.umask = "027"  # DIR/full.toml:40
+        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:41
+        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:42
+        handlers.fetch_data.open_files = 256  # DIR/full.toml:43
+        handlers.fetch_data.processes = 32  # DIR/full.toml:44
+        handlers.fetch_data.nice = -5  # DIR/full.toml:45
+        handlers.fetch_data.stall_after = "10m"  # default
+        handlers.fetch_data.advice =   # default
+        handlers.fetch_data.contact =   # default
+        handlers."report.daily".command = ["report"]  # DIR/full.toml:47
         handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
@@ -445,13 +449,16 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".open_files =   # default
         handlers."report.daily".processes =   # default
         handlers."report.daily".nice =   # default
-        inbox.path = "/srv/inbox"  # DIR/full.toml:56
-        inbox.rescan = "1m"  # DIR/full.toml:57
-        inbox.settle = "5s"  # DIR/full.toml:58
-        inbox.types."day.books" = "report.daily"  # DIR/full.toml:61
-        inbox.types.images = "fetch_data"  # DIR/full.toml:60
-        hooks."b.c".type = "report.daily"  # DIR/full.toml:70
-        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:71
+        handlers."report.daily".stall_after = "10m"  # default
+        handlers."report.daily".advice =   # default
+        handlers."report.daily".contact =   # default
+        inbox.path = "/srv/inbox"  # DIR/full.toml:51
+        inbox.rescan = "1m"  # DIR/full.toml:52
+        inbox.settle = "5s"  # DIR/full.toml:53
+        inbox.types."day.books" = "report.daily"  # DIR/full.toml:56
+        inbox.types.images = "fetch_data"  # DIR/full.toml:55
+        hooks."b.c".type = "report.daily"  # DIR/full.toml:65
+        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:66
         hooks."b.c".key_header =   # default
         hooks."b.c".rate = "600/m"  # default
         hooks."b.c".max_body = "1MiB"  # default

@@ -27,6 +27,8 @@ pub const KIND_SCHEDULE: u16 = 1004;
 pub const KIND_FIGURES: u16 = 1005;
 /// What was counted of one type, in a snapshot.
 pub const KIND_TYPE_FIGURES: u16 = 1006;
+/// The alerts in a snapshot, and who was told of them.
+pub const KIND_ALERTS: u16 = 1007;
 
 #[derive(Encode)]
 #[cbor(map)]
@@ -137,6 +139,10 @@ kinds! {
     23 ScheduleResumed,
     24 Fired,
     25 Released,
+    26 AlertRaised,
+    27 AlertCleared,
+    28 AlertAcked,
+    29 AlertsTold,
 }
 
 fn put<E: Encode<()>>(stamp: &Stamp, event: &E, out: &mut Vec<u8>) {
@@ -185,6 +191,8 @@ pub enum Kept {
     Figures(Box<AllFigures>),
     /// What was counted of one type.
     TypeFigures(Box<TypeFigures>),
+    /// The alerts.
+    Alerts(crate::kernel::alerts::Alerts),
 }
 
 /// Reads a snapshot's record.
@@ -197,6 +205,7 @@ pub fn decode_kept(kind: u16, body: &[u8]) -> Result<Kept, CodecError> {
         KIND_SCHEDULE => whole(kind, body).map(Kept::Schedule),
         KIND_FIGURES => whole(kind, body).map(Box::new).map(Kept::Figures),
         KIND_TYPE_FIGURES => whole(kind, body).map(Box::new).map(Kept::TypeFigures),
+        KIND_ALERTS => whole(kind, body).map(Kept::Alerts),
         _ => Err(CodecError::UnknownKind(kind)),
     }
 }

@@ -8,6 +8,7 @@
 //!
 //! Each function takes its value apart in full, so that a new field stops the build here.
 
+mod alerts;
 mod figures;
 mod schedules;
 
@@ -79,6 +80,7 @@ pub fn kept_line(form: Form, seq: Seq, kept: &Kept) -> String {
         Kept::TypeFigures(figures) => {
             figures::type_fields(line.put("event", "snapshot_type_figures"), figures)
         }
+        Kept::Alerts(kept) => alerts::alerts_fields(line.put("event", "snapshot_alerts"), kept),
     }
     .end()
 }
@@ -137,14 +139,12 @@ fn event_fields(line: Object, event: &Event) -> Object {
             .put("type", &**kind)
             .maybe("max_running", *max_running)
             .maybe_object("rate", rate.map(rate_object)),
-        Event::Edited(Edited { task, priority, max_retry, timeout, due, at }) => line
-            .put("task", task.0)
-            .maybe("priority", *priority)
-            .maybe("max_retry", *max_retry)
-            .maybe("timeout", timeout.map(|timeout| timeout.0))
-            .maybe("due", due.map(|due| due.0))
-            .maybe("at", at.map(rfc3339)),
+        Event::Edited(edited) => edited_fields(line, edited),
         Event::Released(Released { task, of }) => line.put("task", task.0).put("of", of.0),
+        Event::AlertRaised(_)
+        | Event::AlertCleared(_)
+        | Event::AlertAcked(_)
+        | Event::AlertsTold(_) => alerts::event_fields(line, event),
         Event::ClockStepped(_)
         | Event::ScheduleSet(_)
         | Event::ScheduleRemoved(_)
@@ -201,6 +201,16 @@ fn held_object(held: &Held) -> Object {
         .put("ends", ends.0)
         .maybe_object("process", process.as_ref().map(process_object))
         .maybe_object("progress", progress.as_ref().map(progress_object))
+}
+
+fn edited_fields(line: Object, edited: &Edited) -> Object {
+    let Edited { task, priority, max_retry, timeout, due, at } = edited;
+    line.put("task", task.0)
+        .maybe("priority", *priority)
+        .maybe("max_retry", *max_retry)
+        .maybe("timeout", timeout.map(|timeout| timeout.0))
+        .maybe("due", due.map(|due| due.0))
+        .maybe("at", at.map(rfc3339))
 }
 
 fn ended_fields(line: Object, ended: &Ended) -> Object {

@@ -1,8 +1,8 @@
 //! The state as records of a snapshot.
 
 use super::codec::{
-    self, KIND_FIGURES, KIND_HEAD, KIND_SCHEDULE, KIND_TASK, KIND_TYPE, KIND_TYPE_FIGURES,
-    KIND_WORKER,
+    self, KIND_ALERTS, KIND_FIGURES, KIND_HEAD, KIND_SCHEDULE, KIND_TASK, KIND_TYPE,
+    KIND_TYPE_FIGURES, KIND_WORKER,
 };
 use crate::journal::disk::Disk;
 use crate::journal::{JournalError, SnapshotDone, SnapshotWriter};
@@ -11,13 +11,14 @@ use crate::kernel::figures::Figures;
 use sha2::{Digest, Sha256};
 
 /// Hands every record of an image to `push`: the head, the workers, the task types of which
-/// something is known, the schedules, the figures, the tasks, in that order.
+/// something is known, the schedules, the figures, the alerts where there are any, the tasks, in
+/// that order.
 /// The same state always gives the same records.
 pub fn for_each_record<E>(
     image: &Image,
     mut push: impl FnMut(u16, &[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
-    let Image { head, tasks, workers, types, schedules, figures } = image;
+    let Image { head, tasks, workers, types, schedules, figures, alerts } = image;
     let mut body = Vec::new();
     codec::put_plain(head, &mut body);
     push(KIND_HEAD, &body)?;
@@ -45,6 +46,11 @@ pub fn for_each_record<E>(
             codec::put_plain(&**figures, &mut body);
             push(KIND_TYPE_FIGURES, &body)?;
         }
+    }
+    if !alerts.is_empty() {
+        body.clear();
+        codec::put_plain(alerts, &mut body);
+        push(KIND_ALERTS, &body)?;
     }
     for task in tasks.iter() {
         body.clear();

@@ -5,6 +5,7 @@
 use super::codec::{self, CodecError, Kept};
 use crate::defect::Defect;
 use crate::journal::{Record, Replay};
+use crate::kernel::alerts::Alerts;
 use crate::kernel::event::{Event, Stamp};
 use crate::kernel::figures::Figures;
 use crate::kernel::ids::Seq;
@@ -43,7 +44,8 @@ impl Piece {
                 | Kept::Type(_)
                 | Kept::Schedule(_)
                 | Kept::Figures(_)
-                | Kept::TypeFigures(_),
+                | Kept::TypeFigures(_)
+                | Kept::Alerts(_),
             )
             | Self::Event(..) => None,
         }
@@ -79,6 +81,7 @@ pub struct Fold {
     types: BTreeMap<Text, TaskType>,
     schedules: BTreeMap<Text, Shared<Schedule>>,
     figures: Option<Figures>,
+    alerts: Alerts,
     state: Option<State>,
 }
 
@@ -103,6 +106,7 @@ impl Fold {
                 let types = &mut self.figures.get_or_insert_default().types;
                 types.insert(figures.kind.clone(), Shared::new(*figures));
             }
+            Piece::Kept(Kept::Alerts(alerts)) => self.alerts = alerts,
             Piece::Kept(Kept::Task(mut task)) => {
                 if Defect::ForgetCheckpoint.is_on() {
                     task.life.iter_mut().for_each(|life| life.checkpoint = None);
@@ -137,6 +141,7 @@ impl Fold {
                 types: std::mem::take(&mut self.types),
                 schedules: std::mem::take(&mut self.schedules),
                 figures: self.figures.take(),
+                alerts: std::mem::take(&mut self.alerts),
             })
         })
     }

@@ -2,6 +2,7 @@
 
 mod schedules;
 
+use super::alerts;
 use super::dispatch::count_dispatch;
 use super::event::{
     Checkpointed, Edited, Ended, Event, Forgotten, Heard, Hurried, Leased, Moved, Refused,
@@ -89,11 +90,17 @@ pub fn apply(state: &mut State, stamp: &Stamp, event: &Event) -> Result<(), Ille
         Event::ScheduleResumed(event) => schedules::resumed(state, stamp, event),
         Event::Fired(event) => schedules::fired(state, stamp, event),
         Event::Released(event) => released(state, stamp, event),
+        // What they change are alerts alone.
+        Event::AlertRaised(_)
+        | Event::AlertCleared(_)
+        | Event::AlertAcked(_)
+        | Event::AlertsTold(_) => Ok(()),
     }
     .map_err(|problem| match problem {
         Problem::Edge(task, edge) => IllegalEvent::Edge { task, edge },
         Problem::Unfit(why) => unfit(why),
     })?;
+    alerts::note(state, stamp, event);
     state.note(stamp);
     figures::count(state, stamp, event);
     Ok(())
@@ -472,7 +479,7 @@ fn worker_joined(state: &mut State, stamp: &Stamp, event: &WorkerJoined) -> Appl
 }
 
 fn worker_moved(state: &mut State, stamp: &Stamp, event: &WorkerMoved) -> Applied {
-    let WorkerMoved { worker: id, to, reason: _ } = event;
+    let WorkerMoved { worker: id, to, reason } = event;
     let Some(worker) = state.workers.get_mut(id) else {
         return Err(unfit(format!("there is no worker {id}")));
     };
@@ -491,7 +498,9 @@ fn worker_moved(state: &mut State, stamp: &Stamp, event: &WorkerMoved) -> Applie
             }
         })?;
     }
-    state.workers.remove(id);
+    if let Some(worker) = state.workers.remove(id) {
+        alerts::worker_gone(&mut state.alerts, stamp, &worker, *reason);
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! A kind number or a map key is never reused, and what is absent means what it meant before the
 //! field existed, so that every journal ever written can be read.
 
+use super::alerts::{Grade, Rule, Told};
 use super::ids::{
     Fence, LifeTime, Millis, ProcessId, Seq, ServiceTime, TaskId, Timestamp, WorkerId,
 };
@@ -110,6 +111,14 @@ pub enum Event {
     Fired(Fired),
     /// A task that another one waited for ended as hoped.
     Released(Released),
+    /// Something that no other event tells of is wrong.
+    AlertRaised(AlertRaised),
+    /// It is not wrong any more.
+    AlertCleared(AlertCleared),
+    /// A person knows of an alert.
+    AlertAcked(AlertAcked),
+    /// A channel was told of alerts.
+    AlertsTold(AlertsTold),
 }
 
 /// A task was submitted.
@@ -595,6 +604,57 @@ pub struct Released {
     pub of: TaskId,
 }
 
+/// Something that no other event tells of is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AlertRaised {
+    /// What.
+    #[n(0)]
+    pub rule: Rule,
+    /// With what.
+    #[n(1)]
+    pub subject: Text,
+    /// How bad it is.
+    #[n(2)]
+    pub grade: Grade,
+    /// In words.
+    #[n(3)]
+    pub what: Text,
+}
+
+/// What was wrong is not wrong any more.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AlertCleared {
+    /// What.
+    #[n(0)]
+    pub rule: Rule,
+    /// With what.
+    #[n(1)]
+    pub subject: Text,
+}
+
+/// A person knows of an alert, and wants to hear no more of it until it comes back.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AlertAcked {
+    /// Its number.
+    #[n(0)]
+    pub alert: u64,
+}
+
+/// A channel was told of alerts; of none, where it is new.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AlertsTold {
+    /// The channel.
+    #[n(0)]
+    pub channel: Text,
+    /// What it knows now.
+    #[n(1)]
+    pub told: Vec<Told>,
+}
+
 /// Ended tasks left the state, as retention has it; nothing of them is known any more.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -710,7 +770,11 @@ impl Event {
             | Self::ScheduleSet(_)
             | Self::ScheduleRemoved(_)
             | Self::SchedulePaused(_)
-            | Self::ScheduleResumed(_) => None,
+            | Self::ScheduleResumed(_)
+            | Self::AlertRaised(_)
+            | Self::AlertCleared(_)
+            | Self::AlertAcked(_)
+            | Self::AlertsTold(_) => None,
         }
     }
 
@@ -752,7 +816,11 @@ impl Event {
             | Self::TypeLimited(_)
             | Self::Edited(_)
             | Self::ClockStepped(_)
-            | Self::Released(_) => None,
+            | Self::Released(_)
+            | Self::AlertRaised(_)
+            | Self::AlertCleared(_)
+            | Self::AlertAcked(_)
+            | Self::AlertsTold(_) => None,
         }
     }
 
@@ -794,6 +862,10 @@ impl Event {
             Self::ScheduleResumed(_) => "schedule_resumed",
             Self::Fired(_) => "fired",
             Self::Released(_) => "released",
+            Self::AlertRaised(_) => "alert_raised",
+            Self::AlertCleared(_) => "alert_cleared",
+            Self::AlertAcked(_) => "alert_acked",
+            Self::AlertsTold(_) => "alerts_told",
         }
     }
 }

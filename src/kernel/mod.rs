@@ -9,6 +9,7 @@
 //! is recomputed by [`State::check`].
 #![warn(clippy::arithmetic_side_effects, clippy::wildcard_enum_match_arm)]
 
+pub mod alerts;
 mod apply;
 pub mod calendar;
 mod decide;
@@ -34,8 +35,8 @@ pub mod verdict;
 
 pub use apply::{IllegalEvent, apply};
 pub use decide::{
-    Answer, Change, Command, Decision, Edit, EndReport, HoldReport, NextRun, Proof, Rejection,
-    ScheduleAct, TypeAct, decide,
+    AlertAct, Answer, Change, Command, Decision, Edit, EndReport, HoldReport, NextRun, Proof,
+    Rejection, ScheduleAct, TypeAct, decide,
 };
 pub use idset::IdSet;
 pub use index::{Index, Tally};

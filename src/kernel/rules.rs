@@ -90,6 +90,12 @@ pub struct KindRules {
     pub kill_grace: Millis,
     /// How much of it may be dispatched, unless people set another bound at run time.
     pub bounds: Bounds,
+    /// An attempt whose progress has not changed for so long is stalled; zero for never.
+    pub stall_after: Millis,
+    /// What to do when it fails, as alerts tell it.
+    pub advice: Option<Text>,
+    /// Whom to ask then.
+    pub contact: Option<Text>,
 }
 
 /// How long to wait before a retry.
@@ -132,6 +138,9 @@ impl Default for KindRules {
             cancel_grace: Millis::secs(30),
             kill_grace: Millis::secs(10),
             bounds: Bounds::default(),
+            stall_after: Millis::secs(600),
+            advice: None,
+            contact: None,
         }
     }
 }

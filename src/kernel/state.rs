@@ -1,5 +1,6 @@
 //! Everything that is known: the fold of all events so far.
 
+use super::alerts::Alerts;
 use super::decide::Rejection;
 use super::dispatch;
 use super::event::{Jump, Registration, Stamp, Standing, Started};
@@ -87,6 +88,8 @@ pub struct State {
     pub(super) types: BTreeMap<Text, TaskType>,
     pub(super) schedules: BTreeMap<Text, Shared<Schedule>>,
     pub(super) figures: Figures,
+    /// What is wrong, and who was told.
+    pub(super) alerts: Alerts,
     pub(super) head: Head,
     pub(super) index: Index,
     /// The latest readings of the clocks; never behind those of the head.
@@ -110,6 +113,8 @@ pub struct Image {
     pub schedules: BTreeMap<Text, Shared<Schedule>>,
     /// The figures; none in an image of a version that did not count.
     pub figures: Option<Figures>,
+    /// The alerts.
+    pub alerts: Alerts,
 }
 
 impl State {
@@ -241,6 +246,11 @@ impl State {
     /// How many tasks of a type hold a lease.
     pub fn leased_count(&self, kind: &str) -> usize {
         self.index.by_type.get(kind).map_or(0, Tally::leased)
+    }
+
+    /// What is wrong, and who was told.
+    pub const fn alerts(&self) -> &Alerts {
+        &self.alerts
     }
 
     /// What is known besides tasks and workers.
@@ -400,12 +410,13 @@ impl State {
             types: self.types.clone(),
             schedules: self.schedules.clone(),
             figures: Some(self.figures.clone()),
+            alerts: self.alerts.clone(),
         }
     }
 
     /// The state that an image shows.
     pub fn restore(image: Image) -> Self {
-        let Image { head, tasks, workers, types, schedules, figures } = image;
+        let Image { head, tasks, workers, types, schedules, figures, alerts } = image;
         let seen = Seen { wall: head.wall, life: head.life };
         let mut index = Index::default();
         for task in tasks.iter() {
@@ -418,7 +429,7 @@ impl State {
         let live = tasks.len().saturating_sub(index.ended_count());
         let live = u64::try_from(live).unwrap_or(u64::MAX);
         let figures = figures.unwrap_or_else(|| Figures::begin(live, head.seq));
-        Self { tasks, workers, types, schedules, figures, head, index, seen, next_seq }
+        Self { tasks, workers, types, schedules, figures, alerts, head, index, seen, next_seq }
     }
 
     /// Notes an event's place and time.
@@ -447,6 +458,7 @@ impl State {
         for (name, schedule) in &self.schedules {
             schedule.check(name, self.live_count(name))?;
         }
+        self.alerts.check()?;
         let same = |name: &str, equal: bool| {
             if equal {
                 Ok(())

@@ -46,6 +46,7 @@ macro_rules! words {
         }
     };
 }
+pub(super) use words;
 
 words! {
     /// Where a task stands.

@@ -17,6 +17,7 @@ use expect_test::{Expect, expect};
 use std::fmt::Write;
 
 mod after;
+mod alerts;
 mod dispatch;
 mod figures;
 mod schedules;

@@ -22,6 +22,7 @@ mod identity;
 mod limits;
 mod lock;
 mod orphans;
+mod program;
 mod reap;
 mod scan;
 mod spawn;
@@ -42,6 +43,7 @@ pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, st
 pub use limits::Limits;
 pub use lock::{WorkerLock, is_free, is_lock_name, remove_if_free};
 pub use orphans::Adoption;
+pub use program::{Ran, run as run_program};
 pub use reap::{Used, reap, resident_bytes};
 pub use scan::{Found, Look, Mark};
 pub use spawn::{Reply, Spawner, Start, StartError, Started};

@@ -279,7 +279,7 @@ fn between_fork_and_exec(command: &mut Command, birth: Birth) {
 /// Marks every descriptor from `first` on to be closed by exec. Closing them here would cut the
 /// pipe over which a failing exec is reported.
 #[expect(unsafe_code, reason = "std and rustix do not offer close_range")]
-fn close_on_exec_from(first: i32) {
+pub(super) fn close_on_exec_from(first: i32) {
     // SAFETY: this call touches no memory; it only sets a flag on descriptors of this process.
     let done = unsafe {
         libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)

@@ -1,5 +1,6 @@
 //! What every request handler knows.
 
+use super::alerts::Post;
 use super::hand::Hand;
 use super::house::House;
 use super::own_health::OwnHealth;
@@ -63,6 +64,8 @@ pub(crate) struct App {
     pub(crate) large: Arc<Semaphore>,
     /// What is remembered of each hook.
     pub(crate) traffic: Traffic,
+    /// The channels of alerts.
+    pub(crate) post: Arc<Post>,
     /// Wakes the inbox's thread.
     pub(crate) inbox: Arc<Bell>,
     /// Turns true when the daemon begins to shut down.
@@ -89,6 +92,7 @@ impl Policy {
         let owner = rustix::process::geteuid().as_raw();
         let (kinds, hooks) = (Kinds::of(config)?, Hooks::of(config)?);
         super::schedules::check(config, &kinds)?;
+        super::rules::check_channels(config)?;
         let doors = Doors { owner, operate };
         Ok(Self { kinds, doors, hooks, inbox: config.inbox.clone() })
     }

@@ -20,9 +20,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
 
 /// The answers to one request, one for each command.
@@ -152,6 +153,15 @@ pub(crate) struct Hand {
     tickets: Arc<AtomicU64>,
 }
 
+/// Why the engine's thread does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// It has too much to do, or hangs.
+    Late,
+    /// It has ended.
+    Gone,
+}
+
 /// Something that was asked for and is not there yet. Dropping it takes the question back.
 pub(crate) struct Pending<T> {
     answer: oneshot::Receiver<T>,
@@ -240,6 +250,27 @@ impl Hand {
         let reply = Reply::Seen(Box::new(look));
         self.send_patiently(Message::Ask { from, by, commands, reply });
         answers.recv().ok()
+    }
+
+    /// Looks at the facts, and waits for so long at most; only for threads of our own.
+    pub(crate) fn read_within<T: Send + 'static>(
+        &self,
+        time: Duration,
+        look: impl FnOnce(&Facts<'_>) -> T + Send + 'static,
+    ) -> Result<T, Silence> {
+        let (to, found) = sync_channel(1);
+        let read = move |facts: &Facts<'_>| {
+            let seen = look(facts);
+            Delivery::Other(Box::new(move || drop(to.send(seen))))
+        };
+        self.send(Message::Read(Box::new(read))).map_err(|problem| match problem.code {
+            Code::ShuttingDown => Silence::Gone,
+            _ => Silence::Late,
+        })?;
+        found.recv_timeout(time).map_err(|why| match why {
+            RecvTimeoutError::Timeout => Silence::Late,
+            RecvTimeoutError::Disconnected => Silence::Gone,
+        })
     }
 
     /// Asks for commands to be carried out, and for a look at what is there afterwards.

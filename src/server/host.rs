@@ -5,6 +5,7 @@
 //! events alike. A storage error ends the thread, and with it the process; whoever still waits
 //! learns from the broken connection that the outcome is unknown.
 
+use super::alerts::Post;
 use super::claims;
 use super::feed::Feeds;
 use super::hand::{Delivery, Message, Outbox, Reply};
@@ -70,6 +71,7 @@ pub(crate) struct Helpers {
     pub(crate) sweeper: SyncSender<SweepJob>,
     pub(crate) snapshots: SyncSender<SnapshotJob>,
     pub(crate) remains: SyncSender<remains::Job>,
+    pub(crate) post: Arc<Post>,
 }
 
 /// Everything the engine's thread owns.
@@ -103,6 +105,8 @@ struct Waiting {
     again: Vec<(Millis, TaskId, Fence)>,
     /// When the logs were last looked through, on the life clock.
     surveyed: LifeTime,
+    /// The edition of the alerts that the channels were last told to look at.
+    alerts: u64,
     /// Whether the archive was in trouble when it was last told of.
     archive_in_trouble: bool,
     reporter: Reporter,
@@ -144,6 +148,7 @@ impl Host {
             for line in self.state.reporter.due(self.engine.state().figures(), now.life) {
                 tracing::info!("{line}");
             }
+            self.tell_the_channels();
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }
@@ -267,6 +272,9 @@ impl Host {
                     self.arranging.answered(answers, crate::clock::monotonic());
                 }
                 Output::Answers { to, answers } => {
+                    if answers.contains(&Err(Rejection::NoSpace)) {
+                        self.helpers.post.look_soon();
+                    }
                     if let Some(reply) = self.state.replies.remove(&to) {
                         let refused = self.arranging.refused();
                         let facts = Facts { engine: &self.engine, now, refused };
@@ -342,6 +350,15 @@ impl Host {
             let tasks = tasks.iter().map(|task| task.id).collect();
             let written = Err("the thread that writes it is busy".to_owned());
             self.state.inputs.push(Input::Archived { tasks, written });
+        }
+    }
+
+    /// The channels look what is due, when something about alerts is new.
+    fn tell_the_channels(&mut self) {
+        let edition = self.engine.state().alerts().edition;
+        if edition != self.state.alerts {
+            self.state.alerts = edition;
+            self.helpers.post.ring();
         }
     }
 
@@ -463,7 +480,7 @@ mod tests {
         let (sweeper, _sweeps) = sync_channel(1);
         let (snapshots, _images) = sync_channel(1);
         let (remains, _jobs) = sync_channel(1);
-        let helpers = Helpers { sweeper, snapshots, remains };
+        let helpers = Helpers { sweeper, snapshots, remains, post: Arc::default() };
         let (outbox, pulse) = (Arc::default(), Arc::default());
         let mut host =
             Host::new((engine, clock, Arranging::default()), inbox, outbox, pulse, helpers);

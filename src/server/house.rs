@@ -3,12 +3,17 @@
 
 use crate::api::Attention;
 use crate::config::Running;
+use crate::kernel::alerts::Rule;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use tokio::sync::Notify;
 
 /// Shared by those who learn of it and those who tell it.
 #[derive(Debug, Default)]
-pub(crate) struct House(Mutex<News>);
+pub(crate) struct House {
+    news: Mutex<News>,
+    bell: Notify,
+}
 
 #[derive(Debug, Default)]
 struct News {
@@ -24,7 +29,12 @@ struct News {
 
 impl House {
     fn news<T>(&self, look: impl FnOnce(&mut News) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until something is heard that may be an alert.
+    pub(crate) async fn heard(&self) {
+        self.bell.notified().await;
     }
 
     /// Notes how the config's last reading went.
@@ -33,6 +43,7 @@ impl House {
             news.refused = running.refused().map(ToString::to_string);
             news.restart = running.restart().iter().cloned().collect();
         });
+        self.bell.notify_one();
     }
 
     /// Takes a line of the supervisor: `parked NAME HOW IT ENDED`, or `well NAME`. Others are of a
@@ -46,11 +57,19 @@ impl House {
             (Some("well"), Some(name), None) => self.news(|news| drop(news.parked.remove(name))),
             _ => tracing::debug!(line, "the supervisor said something unknown"),
         }
+        self.bell.notify_one();
     }
 
     /// Notes what stands in the way of the inbox.
     pub(crate) fn note_inbox(&self, trouble: Option<String>) {
-        self.news(|news| news.inbox = trouble);
+        let changed = self.news(|news| {
+            let changed = news.inbox != trouble;
+            news.inbox = trouble;
+            changed
+        });
+        if changed {
+            self.bell.notify_one();
+        }
     }
 
     /// Whether the config's last reading was taken.
@@ -64,6 +83,11 @@ impl House {
             critical,
             what,
             commands: vec![command.to_owned()],
+            alert: None,
+        };
+        let alert = |rule, subject: &str, point: Attention| {
+            let alert = Some(super::alerts::key(rule, subject));
+            Attention { alert, ..point }
         };
         // Only a supervisor tells of parked children, and the engine does not outlive it.
         let try_again = format!("kill -HUP {}", std::os::unix::process::parent_id());
@@ -76,12 +100,13 @@ impl House {
                         "{name} keeps ending, and is tried only now and then: {how}; mend that, \
                          then SIGHUP to the supervisor starts it at once"
                     );
-                    point(true, what, &try_again)
+                    alert(Rule::ChildParked, name, point(true, what, &try_again))
                 })
                 .collect();
             if let Some(why) = &news.refused {
                 let what = format!("the config was refused, and what was in force stays: {why}");
-                points.push(point(false, what, "midwatch config check"));
+                let point = point(false, what, "midwatch config check");
+                points.push(alert(Rule::ConfigRefused, "config", point));
             }
             if !news.restart.is_empty() {
                 let keys = news.restart.join(", ");
@@ -90,7 +115,8 @@ impl House {
             }
             if let Some(why) = &news.inbox {
                 let what = format!("the inbox takes nothing: {why}");
-                points.push(point(false, what, "midwatch config show"));
+                let point = point(false, what, "midwatch config show");
+                points.push(alert(Rule::InboxStopped, "inbox", point));
             }
             points
         })

@@ -3,7 +3,7 @@
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
 use super::triggers::hooks;
-use super::{events, logs, metrics, schedules, stats, status, tasks, types, workers};
+use super::{alerts, events, logs, metrics, schedules, stats, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
 use axum::extract::{Request, State as Shared};
@@ -57,6 +57,9 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         )
         .route("/v1/schedules/{name}/next", get(schedules::next))
         .route("/v1/schedules/{name}/{verb}", post(schedules::order))
+        .route("/v1/alerts", get(alerts::list))
+        .route("/v1/alerts/test", post(alerts::test))
+        .route("/v1/alerts/{id}/ack", post(alerts::ack))
         .route("/v1/workers", post(workers::register).get(workers::list))
         .route("/v1/workers/{id}/{verb}", post(workers::call))
         .route("/v1/hooks/{name}", post(hooks::receive))

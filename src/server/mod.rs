@@ -6,9 +6,11 @@
 //!
 //! Threads, all of them: the caller's, which runs the async runtime; `engine`; `sweep`, which kills
 //! what dead workers left; `snapshot`; `remains`, which sees to archive and logs; `inbox`, which takes
-//! files and hears of them through `notify-rs inotify loop`. Every queue between them is bounded; a full one answers
+//! files and hears of them through `notify-rs inotify loop`; `alerts`, one for each channel, and `ping`;
+//! `test` while the channels are tested. Every queue between them is bounded; a full one answers
 //! "busy".
 
+mod alerts;
 #[cfg(feature = "sim")]
 pub mod alone;
 mod app;

@@ -55,6 +55,9 @@ pub(crate) fn problem(rejection: &Rejection) -> Problem {
         Rejection::NoSuchSchedule(_) => {
             Problem::new(Code::NoSuchSchedule, detail).with_help("midwatch schedule list")
         }
+        Rejection::NoSuchAlert(_) => {
+            Problem::new(Code::NoSuchAlert, detail).with_help("midwatch alerts")
+        }
         Rejection::ScheduleExists(name) => Problem::new(Code::ScheduleConflict, detail)
             .with_help(format!("to change it: midwatch schedule add {name} --replace …")),
         Rejection::ScheduleOfConfig(name) => Problem::new(Code::ScheduleConflict, detail)

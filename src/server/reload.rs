@@ -103,9 +103,11 @@ impl Reloading {
         let schedules = super::schedules::specs(config);
         let message = Message::Rules { rules, schedules, snapshot_after };
         let app = Arc::clone(&self.app);
+        let channels = config.clone();
         let sent = tokio::task::spawn_blocking(move || {
             hand.send_patiently(message);
             app.put_in_force(policy);
+            app.post.take_up(&channels, &hand, &app.about.host);
         });
         if let Err(error) = sent.await {
             tracing::error!("the config is not in force: {error}");

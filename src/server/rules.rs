@@ -34,6 +34,9 @@ pub fn rules_from(config: &Config) -> Rules {
             max_retry: handler.retry.max_retry,
             timeout: handler.timeout,
             bounds: Bounds { max_running: handler.max_running, rate: handler.rate },
+            stall_after: handler.stall_after,
+            advice: handler.advice.as_deref().map(Text::from),
+            contact: handler.contact.as_deref().map(Text::from),
         };
         (Text::from(name.as_str()), rules)
     });
@@ -88,7 +91,17 @@ pub fn journal_options(config: &Config) -> journal::Options {
 /// handlers, secrets of hooks.
 pub fn check_files(config: &Config) -> Result<(), String> {
     Kinds::of(config)?;
+    check_channels(config)?;
     Hooks::of(config).map(drop)
+}
+
+/// Whether the addresses, secrets and certificates of channels can be read.
+pub(super) fn check_channels(config: &Config) -> Result<(), String> {
+    for (name, channel) in &config.alerts {
+        crate::alerts::check(&channel.way).map_err(|why| format!("`alerts.{name}`: {why}"))?;
+    }
+    let ping = config.ping.as_ref().map(|ping| crate::alerts::check(&ping.way));
+    ping.unwrap_or(Ok(())).map_err(|why| format!("`ping`: {why}"))
 }
 
 /// What a submission takes from its type when it says nothing else.

@@ -1,5 +1,6 @@
 //! The life of the server: lock, recover, serve, close.
 
+use super::alerts::{self, Post};
 use super::app::{App, LARGE_BODIES_MAX, Policy, group};
 use super::archive::Archive;
 use super::hand::{Hand, Message, Outbox};
@@ -334,7 +335,7 @@ async fn serve(
         logs_max: Arc::clone(&logs_max),
         archive: archive.map(|path| Archive::new(path, opened.store.clone())),
     };
-    let helpers = start_helpers(&hand, ground, remains).map_err(no_runtime)?;
+    let helpers = start_helpers(&hand, ground, remains, &app.post).map_err(no_runtime)?;
     for (worker, registration) in opened.workers {
         tokio::spawn(deaths::follow(hand.clone(), app.run_dir(), worker, registration));
     }
@@ -357,6 +358,8 @@ async fn serve(
         tokio::spawn(reloading.run(orders.hangup));
     }
     tokio::spawn(timekeeping::tell_of_steps(hand.clone()));
+    app.post.take_up(config, &app.hand, &app.about.host);
+    tokio::spawn(alerts::keep_watch(Arc::clone(&app)));
     tracing::info!("serving on {}", config.socket.display());
     let house = Arc::clone(&app);
     let serving = http::serve(listener, app, room_for_connections(), closing);
@@ -369,6 +372,7 @@ async fn serve(
             tracing::info!("stopping");
             close.send_replace(true);
             house.inbox.close();
+            house.post.close();
             tokio::select! {
                 ended = &mut ended => return outcome(ended),
                 served = &mut serving => served.map_err(no_runtime)?,
@@ -428,13 +432,14 @@ fn app(
         boot_id: opened.boot_id.clone(),
         about,
         traffic: Traffic::default(),
+        post: Arc::default(),
         inbox: Arc::default(),
         large: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         closing,
     }))
 }
 
-fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+pub(super) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let guarded = move || {
         let _guard = AbortOnPanic;
         work();
@@ -453,7 +458,12 @@ impl Drop for AbortOnPanic {
     }
 }
 
-fn start_helpers(hand: &Hand, ground: Ground, remains: Remains) -> io::Result<Helpers> {
+fn start_helpers(
+    hand: &Hand,
+    ground: Ground,
+    remains: Remains,
+    post: &Arc<Post>,
+) -> io::Result<Helpers> {
     let (sweeper, sweeps) = sync_channel(SWEEPS_QUEUED_MAX);
     let back = hand.clone();
     start_thread("sweep", move || helpers::sweeper(&sweeps, &back, &ground))?;
@@ -463,7 +473,7 @@ fn start_helpers(hand: &Hand, ground: Ground, remains: Remains) -> io::Result<He
     let (keeper, jobs) = sync_channel(remains::JOBS_QUEUED_MAX);
     let back = hand.clone();
     start_thread("remains", move || remains::keeper(&jobs, &back, &remains))?;
-    Ok(Helpers { sweeper, snapshots, remains: keeper })
+    Ok(Helpers { sweeper, snapshots, remains: keeper, post: Arc::clone(post) })
 }
 
 fn start_inbox(app: &Arc<App>) -> io::Result<oneshot::Receiver<()>> {

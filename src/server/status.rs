@@ -1,5 +1,6 @@
 //! `GET /v1/status`: one screen of health, and what needs a person.
 
+use super::alerts;
 use super::app::{Answered, App, ok};
 use super::host::Facts;
 use super::problems::invalid;
@@ -7,6 +8,7 @@ use super::stalled::{stalled, within_patience};
 use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
 use crate::journal::{Recovery, Stats, SyncTimes, TailClass};
+use crate::kernel::alerts::{Alert, Rule};
 use crate::kernel::event::Standing;
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::status::Status;
@@ -111,6 +113,7 @@ struct Look {
     attention: Vec<Attention>,
     image: Option<Image>,
     clock: ClockView,
+    alerts: Vec<Alert>,
 }
 
 /// Figures of workers and waiting tasks.
@@ -137,7 +140,7 @@ pub(crate) async fn status(
         return Ok(ok(&stalled(&app, uptime)));
     };
     let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
-    let Look { journal, mut attention, image, clock, .. } = look;
+    let Look { journal, mut attention, image, clock, alerts: standing, .. } = look;
     let (taken, max) = state_bytes;
     let digest = match image {
         // Costs as much as all tasks, so not on the thread that serves.
@@ -147,11 +150,10 @@ pub(crate) async fn status(
         None => None,
     };
     let about = &app.about;
-    let disk_free = free_space(&app.data_dir);
-    attention.extend(of_the_house(about, disk_free));
-    attention.extend(quarantine(&app.data_dir));
-    attention.extend(app.house.points());
+    attention.extend(of_the_host(&app));
+    attention.extend(of_the_ping(&app));
     attention.extend(app.own_health.points());
+    attention.extend(alerts::points(&standing));
     let health = grade(&mut attention);
     let view = StatusView {
         version: about.version.clone(),
@@ -177,7 +179,7 @@ pub(crate) async fn status(
         journal_segments: journal.segments,
         journal_bytes: journal.bytes,
         syncs: journal.syncs,
-        disk_free,
+        disk_free: free_space(&app.data_dir),
         recovery: about.recovery.line.clone(),
         config_reload_ok: app.house.config_is_ok(),
         clock,
@@ -200,6 +202,29 @@ pub(super) fn grade(attention: &mut [Attention]) -> String {
     word.to_owned()
 }
 
+/// What of the host, the config and the supervisor's children needs a person.
+pub(super) fn of_the_host(app: &App) -> Vec<Attention> {
+    let mut points = of_the_house(&app.about, free_space(&app.data_dir));
+    points.extend(quarantine(&app.data_dir));
+    points.extend(app.house.points());
+    points
+}
+
+/// What of the tasks, the workers and the journal does.
+pub(super) fn of_the_engine(facts: &Facts<'_>, uptime: Millis) -> Vec<Attention> {
+    let state = facts.engine.state();
+    let bytes = (state.bytes(), facts.engine.rules().max_state);
+    let mut points = of_the_tasks(state, figures(state, facts), facts.now.wall, uptime);
+    points.extend(of_the_bounds(bytes, facts.engine.archive_trouble()));
+    points
+}
+
+/// A ping that does not arrive: whoever waits for it takes this host for dead.
+fn of_the_ping(app: &App) -> Option<Attention> {
+    let what = format!("the ping does not arrive: {}", app.post.ping_trouble()?);
+    Some(point(false, what, &["midwatch config show".to_owned()]))
+}
+
 pub(super) fn free_space(path: &Path) -> Option<u64> {
     fs2::available_space(path).ok()
 }
@@ -209,8 +234,7 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let figures = figures(state, facts);
     let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
     let state_bytes = (state.bytes(), facts.engine.rules().max_state);
-    let mut attention = of_the_tasks(state, figures, facts.now.wall, uptime);
-    attention.extend(of_the_bounds(state_bytes, facts.engine.archive_trouble()));
+    let mut attention = of_the_engine(facts, uptime);
     attention.extend(of_the_clock(facts));
     attention.extend(super::schedules::points(facts));
     let next = state.next_schedule(facts.now.doubtful);
@@ -224,6 +248,7 @@ fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
         journal: facts.engine.journal().stats(),
         attention,
         image: with_image.then(|| state.image()),
+        alerts: state.alerts().standing().cloned().collect(),
         clock: ClockView {
             held: facts.now.doubtful,
             steps: state.head().steps.unwrap_or(0),
@@ -282,7 +307,12 @@ const LOOKED_AT_MAX: usize = 200;
 const NAMED_MAX: usize = 3;
 
 pub(super) fn point(critical: bool, what: String, commands: &[String]) -> Attention {
-    Attention { critical, what, commands: commands.to_vec() }
+    Attention { critical, what, commands: commands.to_vec(), alert: None }
+}
+
+/// A point that is an alert too.
+fn alert(rule: Rule, subject: &str, point: Attention) -> Attention {
+    Attention { alert: Some(alerts::key(rule, subject)), ..point }
 }
 
 fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis) -> Vec<Attention> {
@@ -294,7 +324,7 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
         let what =
             format!("no worker has been alive for {}, and {}", span(waited), due_wait(waiting));
         let commands = ["midwatch workers".to_owned(), "midwatch daemon".to_owned()];
-        points.push(point(true, what, &commands));
+        points.push(alert(Rule::NoWorker, "workers", point(true, what, &commands)));
     }
     if 0 < figures.alive && WORKERLESS_MAX < waited {
         points.extend(of_no_worker(state));
@@ -383,11 +413,12 @@ fn of_the_bounds((taken, max): (u64, u64), archive: Option<&str>) -> Vec<Attenti
             bytes(taken),
             bytes(max)
         );
-        points.push(point(max.saturating_sub(taken) < max / 100, what, &config));
+        let point = point(max.saturating_sub(taken) < max / 100, what, &config);
+        points.push(alert(Rule::StateFull, "state", point));
     }
     if let Some(why) = archive {
         let what = format!("ended tasks stay, for the archive is in trouble: {why}");
-        points.push(point(false, what, &config));
+        points.push(alert(Rule::ArchiveFailing, "archive", point(false, what, &config)));
     }
     points
 }
@@ -398,7 +429,7 @@ fn quarantine(data_dir: &Path) -> Option<Attention> {
     let kept = std::fs::read_dir(&dir).ok()?.count();
     let what = format!("{kept} pieces of damaged data were set aside in {}", dir.display());
     let commands = [format!("ls -l {}", dir.display()), "midwatch-journal verify".to_owned()];
-    (0 < kept).then(|| point(true, what, &commands))
+    (0 < kept).then(|| alert(Rule::JournalDamaged, "journal", point(true, what, &commands)))
 }
 
 /// Below this much free space new work may be refused, whatever the reserve.
@@ -409,7 +440,8 @@ pub(super) fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attenti
     if let Some(suspicious) = &about.recovery.suspicious {
         let commands =
             ["midwatch-journal verify".to_owned(), "midwatch-journal inspect".to_owned()];
-        points.push(point(true, format!("at the last start {suspicious}"), &commands));
+        let point = point(true, format!("at the last start {suspicious}"), &commands);
+        points.push(alert(Rule::JournalDamaged, "journal", point));
     }
     if about.fsync_is_weak {
         let what =
@@ -421,7 +453,7 @@ pub(super) fn of_the_house(about: &About, disk_free: Option<u64>) -> Vec<Attenti
         let full = free < least;
         let refused = if full { "; new work may be refused" } else { "" };
         let what = format!("only {} are free on the data directory's disk{refused}", bytes(free));
-        points.push(point(full, what, &["df -h".to_owned()]));
+        points.push(alert(Rule::DiskLow, "disk", point(full, what, &["df -h".to_owned()])));
     }
     points
 }

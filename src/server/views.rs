@@ -319,7 +319,11 @@ fn reason(event: &Event) -> Option<Reason> {
         | Event::WorkerChanged(_)
         | Event::Refused(_)
         | Event::Started(_)
-        | Event::Forgotten(_) => None,
+        | Event::Forgotten(_)
+        | Event::AlertRaised(_)
+        | Event::AlertCleared(_)
+        | Event::AlertAcked(_)
+        | Event::AlertsTold(_) => None,
     }
 }
 
@@ -349,6 +353,14 @@ fn note(event: &Event) -> Option<String> {
         | Event::SchedulePaused(SchedulePaused { name, .. })
         | Event::ScheduleResumed(ScheduleResumed { name, .. }) => Some(format!("schedule {name}")),
         Event::Fired(fired) => Some(passings(fired)),
+        Event::AlertRaised(raised) => {
+            Some(format!("{} {}: {}", raised.grade, raised.rule, raised.what))
+        }
+        Event::AlertCleared(cleared) => Some(format!("{} of {}", cleared.rule, cleared.subject)),
+        Event::AlertAcked(acked) => Some(format!("alert {}", acked.alert)),
+        Event::AlertsTold(told) => {
+            Some(format!("channel {}, {} alerts", told.channel, told.told.len()))
+        }
         Event::Released(released) => Some(format!("task {} ended", released.of)),
         Event::StopRequested(asked) => Some(asked.stop.word().to_owned()),
         Event::WorkerJoined(joined) => {

@@ -9,6 +9,7 @@ use midwatch::engine::{digest, for_each_record, hex};
 use midwatch::journal::segment::HEADER_BYTES;
 use midwatch::journal::{FrameAt, Host, Options, Place, RealDisk, Record, Visitor};
 use midwatch::journal::{replay, salvage, scan};
+use midwatch::kernel::alerts::{Channel, Grade, due};
 use midwatch::kernel::event::{Actor, Event, Registration, Released, Stamp, Standing};
 use midwatch::kernel::ids::{Fence, LifeTime, Millis, Moment, ServiceTime, TaskId, Timestamp};
 use midwatch::kernel::ids::{ProcessId, Seq, WorkerId};
@@ -16,9 +17,11 @@ use midwatch::kernel::rules::Rules;
 use midwatch::kernel::schedule::{Fold, From, Gap, Origin, Overlap, Plan, ScheduleSpec};
 use midwatch::kernel::status::{Outcome, Reason};
 use midwatch::kernel::task::{After, InputDigest, Progress, SecretHash, TaskSpec, Usage};
+use midwatch::kernel::text::Text;
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
-    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, ScheduleAct, TypeAct,
+    AlertAct, Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, ScheduleAct,
+    TypeAct,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -338,6 +341,31 @@ impl Bench {
         self.on_schedule("nightly", set(ScheduleSpec { priority: 7, ..spec }));
     }
 
+    /// An alert that is raised, told, acknowledged and over, and what a channel knows.
+    pub(crate) fn alert(&mut self) {
+        let disk = || ("disk_low".parse().unwrap(), Text::from("disk"));
+        for grade in [Grade::Warning, Grade::Critical] {
+            let (rule, subject) = disk();
+            let what = "only 3 MiB are free on the data directory's disk".into();
+            self.on_alerts(AlertAct::Raise { rule, subject, grade, what });
+        }
+        let channel = Channel::new("ops");
+        self.on_alerts(AlertAct::Tell { channel: channel.name.clone(), told: Vec::new() });
+        self.wait(Millis::secs(10));
+        let alerts = self.engine.as_ref().unwrap().state().alerts();
+        let number = alerts.iter().last().unwrap().number;
+        let notice = due(alerts, &Rules::default(), &channel, self.now.life).notice.unwrap();
+        let told = notice.told(self.now.life);
+        self.on_alerts(AlertAct::Tell { channel: channel.name, told });
+        self.on_alerts(AlertAct::Ack(number));
+        let (rule, subject) = disk();
+        self.on_alerts(AlertAct::Clear { rule, subject });
+    }
+
+    fn on_alerts(&mut self, act: AlertAct) {
+        self.ask_one(Command::ActOnAlerts(act));
+    }
+
     fn on_schedule(&mut self, name: &str, act: ScheduleAct) {
         self.ask_one(Command::ActOnSchedule { name: name.into(), act });
     }
@@ -399,6 +427,7 @@ pub(crate) fn print_vectors() {
     bench.forget_two();
     bench.order_types();
     bench.schedule();
+    bench.alert();
     bench.close();
     let disk = RealDisk::open(bench.path()).unwrap();
     let report = scan(&disk, &mut bodies).unwrap();
@@ -420,6 +449,7 @@ pub(crate) fn print_vectors() {
                 | codec::KIND_SCHEDULE
                 | codec::KIND_FIGURES
                 | codec::KIND_TYPE_FIGURES
+                | codec::KIND_ALERTS
         ) {
             bodies.take(last, Record { kind, ignorable: false, body });
         }

@@ -47,6 +47,11 @@ const BOUNDS: &[(&str, usize)] = bounds![
     FIRES_QUEUED_MAX,
     AHEAD_MAX,
     PLANNED_PER_RECORD_MAX,
+    ALERTS_MAX,
+    ALERT_CHANNELS_MAX,
+    ALERT_TEXT_BYTES_MAX,
+    ALERTS_NAMED_MAX,
+    ALERT_MESSAGES_PER_HOUR_MAX,
 ];
 
 fn rows() -> Vec<Vec<String>> {

@@ -51,6 +51,7 @@ fn a_second_reader_prints_every_kind_and_every_field() {
     bench.forget_two();
     bench.order_types();
     bench.schedule();
+    bench.alert();
     bench.close();
     compare(&bench);
 }

@@ -68,6 +68,15 @@ const MAPS: &[(&str, &str)] = &[
     ("sums", "Sums"),
     ("histogram", "Histogram"),
     ("triggers", "Triggers"),
+    ("alert_raised", "AlertRaised"),
+    ("alert_cleared", "AlertCleared"),
+    ("alert_acked", "AlertAcked"),
+    ("alerts_told", "AlertsTold"),
+    ("told", "Told"),
+    ("alerts", "Alerts"),
+    ("alert", "Alert"),
+    ("failure", "Failure"),
+    ("known", "Known"),
 ];
 
 /// Rust's names for what the documents call otherwise.
@@ -103,6 +112,9 @@ const TYPES: &[(&str, &str)] = &[
     ("Fold", "fold"),
     ("Origin", "origin"),
     ("Passing", "passing"),
+    ("Rule", "rule"),
+    ("Grade", "grade"),
+    ("Saying", "saying"),
 ];
 
 /// One key of a map: its name, its type, and whether it may be absent.
@@ -159,7 +171,7 @@ pub(crate) fn documented() -> BTreeMap<String, Keys> {
 /// The structs that are written as maps, read from the sources.
 fn in_code() -> BTreeMap<String, Keys> {
     let mut found = BTreeMap::new();
-    let counted = ["figures.rs", "figures/histogram.rs"];
+    let counted = ["alerts/mod.rs", "figures.rs", "figures/histogram.rs"];
     let facts = ["event.rs", "ids.rs", "schedule.rs", "state.rs", "task.rs", "task_type.rs"];
     for file in facts.into_iter().chain(counted) {
         let text = fs::read_to_string(format!("src/kernel/{file}")).unwrap();
@@ -340,6 +352,7 @@ fn the_table_of_kinds_is_the_codecs() {
 
 #[test]
 fn every_word_has_the_number_that_the_page_gives() {
+    use midwatch::kernel::alerts::{Grade, Rule, Saying};
     use midwatch::kernel::event::{Act, Standing};
     use midwatch::kernel::schedule::{Fold, From, Gap, Origin, Overlap, Passing};
     use midwatch::kernel::status::{Outcome, Reason, Status, Stop};
@@ -377,6 +390,9 @@ fn every_word_has_the_number_that_the_page_gives() {
     words("fold", Fold::word);
     words("origin", Origin::word);
     words("passing", Passing::word);
+    words("grade", Grade::word);
+    words("rule", Rule::word);
+    words("saying", Saying::word);
 }
 
 /// Prints the vectors anew, when a field was added: paste them into the page.

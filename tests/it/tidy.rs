@@ -18,6 +18,7 @@ const FLOORS: &[(&str, &[&str])] = &[
     (
         "config",
         &[
+            "kernel::alerts",
             "kernel::calendar",
             "kernel::ids",
             "kernel::rules",
@@ -31,9 +32,13 @@ const FLOORS: &[(&str, &[&str])] = &[
     ("clock", &["kernel::ids", "kernel::event", "kernel::Head", "process"]),
     ("client", &["api", "units", "limits"]),
     ("process", &["api", "kernel::ids", "limits"]),
+    ("alerts", &["api", "config", "clock", "process", "kernel::ids", "kernel::text"]),
     (
         "server",
-        &["engine", "kernel", "journal", "api", "config", "process", "clock", "units", "limits"],
+        &[
+            "alerts", "engine", "kernel", "journal", "api", "config", "process", "clock", "units",
+            "limits",
+        ],
     ),
     (
         "worker",
@@ -93,6 +98,7 @@ const CRATES: &[(&str, &[&str])] = &[
         &["http_body_util", "hyper", "hyper_util", "serde", "serde_json", "tokio", "tracing"],
     ),
     ("process", &["command_fds", "fs2", "libc", "rand", "rustix", "tokio"]),
+    ("alerts", &["data_encoding", "hmac", "serde_json", "sha2", "tracing", "ureq"]),
     (
         "server",
         &[

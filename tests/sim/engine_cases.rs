@@ -17,6 +17,7 @@ use midwatch::sim::{CrashStates, Failure, Op, PageFate, SimDisk, Times};
 
 use crate::asked;
 
+mod alerts;
 mod dispatch;
 mod leases;
 mod schedules;

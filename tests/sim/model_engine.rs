@@ -487,6 +487,7 @@ fn words(told: &Told) -> String {
         }
         Ok(Answer::TypeActed { changed: true }) => "type changed".into(),
         Ok(Answer::TypeActed { changed: false }) => "type unchanged".into(),
+        Ok(Answer::AlertActed { changed }) => format!("alert {changed}"),
         Ok(Answer::ScheduleActed { changed, task }) => format!("schedule {changed} {task:?}"),
         Ok(Answer::Registered(_)) => "registered".into(),
         Ok(Answer::Leased(leases)) => {

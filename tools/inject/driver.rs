@@ -10,6 +10,7 @@ use midwatch::api::StatusView;
 use midwatch::client::Blocking;
 use midwatch::engine::{Rebuild, Rebuilding, digest};
 use midwatch::journal::{RealDisk, replay};
+use midwatch::kernel::alerts::Alerts;
 use midwatch::kernel::{Head, Image};
 use midwatch::process::WorkerLock;
 use midwatch::sim::Dice;
@@ -492,7 +493,12 @@ impl<'a> Home<'a> {
         if image.tasks.iter().next().is_none() {
             return String::new();
         }
-        digest(&Image { head: Head::default(), workers: BTreeMap::new(), ..image })
+        digest(&Image {
+            head: Head::default(),
+            workers: BTreeMap::new(),
+            alerts: Alerts::default(),
+            ..image
+        })
     }
 }
 

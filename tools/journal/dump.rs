@@ -135,7 +135,8 @@ impl<'w, W: Write> Print<'w, W> {
                 | Kept::Type(_)
                 | Kept::Schedule(_)
                 | Kept::Figures(_)
-                | Kept::TypeFigures(_),
+                | Kept::TypeFigures(_)
+                | Kept::Alerts(_),
                 Some(_),
             ) => false,
         };

@@ -1,11 +1,13 @@
 //! What a command would change, as events. Touches nothing.
 
 mod after;
+mod alerts;
 mod lease;
 mod people;
 mod schedules;
 mod types;
 
+pub use alerts::AlertAct;
 pub use schedules::ScheduleAct;
 pub use types::{Change, TypeAct};
 
@@ -67,6 +69,8 @@ pub enum Command {
         /// What is wanted.
         act: ScheduleAct,
     },
+    /// Something about alerts.
+    ActOnAlerts(AlertAct),
     /// A task has ended for which others wait.
     Settle(TaskId),
     /// A planned time of a schedule has come, or a fire that waited has room.
@@ -258,6 +262,11 @@ pub enum Answer {
         /// The task.
         task: Option<TaskId>,
     },
+    /// Whether anything changed about the alert.
+    AlertActed {
+        /// Whether anything changed.
+        changed: bool,
+    },
     /// The id of the worker.
     Registered(WorkerId),
     /// The leases; the n-th carries the n-th of the secrets.
@@ -285,6 +294,8 @@ pub enum Rejection {
     NoSuchType(Text),
     /// There is no such schedule.
     NoSuchSchedule(Text),
+    /// There is no alert with that number.
+    NoSuchAlert(u64),
     /// There is a schedule of that name already.
     ScheduleExists(Text),
     /// The config names it, so only the config can take it away or change it.
@@ -373,6 +384,7 @@ impl fmt::Display for Rejection {
             Self::NoSuchSchedule(name) => {
                 write!(f, "there is no schedule `{}`", Text::clipped(name, 100).escape_debug())
             }
+            Self::NoSuchAlert(number) => write!(f, "there is no alert {number}"),
             Self::ScheduleExists(name) => write!(f, "there is a schedule `{name}` already"),
             Self::ScheduleOfConfig(name) => write!(
                 f,
@@ -462,6 +474,7 @@ pub fn decide(
         Command::Edit { task, edit } => ask.edit(*task, edit),
         Command::ActOnType { kind, act } => ask.act_on_type(kind, act),
         Command::ActOnSchedule { name, act } => ask.act_on_schedule(name, act),
+        Command::ActOnAlerts(act) => ask.act_on_alerts(act),
         Command::Settle(task) => ask.settle(*task),
         Command::Fire(name) => ask.fire(name),
         Command::StepClock { from, to } => Ok(ask.step_clock(*from, *to)),
@@ -528,6 +541,7 @@ impl Command {
             | Self::Edit { .. }
             | Self::ActOnType { .. }
             | Self::ActOnSchedule { .. }
+            | Self::ActOnAlerts(_)
             | Self::Register(_) => None,
         }
     }

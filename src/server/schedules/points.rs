@@ -23,7 +23,8 @@ pub(crate) fn points(facts: &Facts<'_>) -> Vec<Attention> {
 }
 
 fn named(mut points: impl Iterator<Item = (String, String)>) -> Vec<Attention> {
-    let point = |(what, command)| Attention { critical: false, what, commands: vec![command] };
+    let point =
+        |(what, command)| Attention { critical: false, what, commands: vec![command], alert: None };
     let mut told: Vec<_> = points.by_ref().take(NAMED_MAX).map(point).collect();
     let more = points.count();
     if 0 < more {

@@ -70,6 +70,16 @@ fn in_a_namespace_of_its_own() {
     house.until_start(running, 1);
     fill(&house);
     check_refusals(&house);
+    // It is an alert, once, however often it is met.
+    let full = |house: &House| -> Option<u64> {
+        let all: serde_json::Value = house.client().get("/v1/alerts").ok()?;
+        let found = all["alerts"].as_array()?.iter().find(|it| it["rule"] == "disk_low");
+        found.filter(|alert| alert["level"] == "critical")?["count"].as_u64()
+    };
+    house.until("a full disk is an alert", full);
+    check_refusals(&house);
+    let said = full(&house).unwrap();
+    assert!(said <= 2, "raised {said} times: at first it was only low");
     // What runs comes to its end, and the end is on record.
     house.touch("finish");
     house.until_status(running, Status::Success);

@@ -6,6 +6,7 @@
 
 pub(crate) mod house;
 
+mod alerts;
 mod clock;
 mod doctor;
 mod durability;

@@ -61,6 +61,12 @@ impl Server {
         Ok(Self { dir, lifeline: Some(ours.into()), thread: Some(thread) })
     }
 
+    /// Has the server hear a line of its supervisor.
+    pub(super) fn hear(&self, line: &str) {
+        let lifeline = self.lifeline.as_ref().unwrap().try_clone().unwrap();
+        std::fs::File::from(lifeline).write_all(line.as_bytes()).unwrap();
+    }
+
     pub(super) fn socket(&self) -> PathBuf {
         self.dir.path().join("data/midwatch.sock")
     }

@@ -1,5 +1,6 @@
 //! The server through its socket: routes, refusals, limits, and people who misbehave.
 
+mod alerts;
 mod bounds;
 mod document;
 mod figures;

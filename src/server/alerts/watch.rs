@@ -1,0 +1,264 @@
+//! What only the host or the hour knows: looked at about once a minute, and when something is heard.
+//!
+//! What status tells of the house is an alert too, where it has the name of one. A look costs one
+//! visit to the engine's thread, and a record only where something changed.
+
+use super::silence::Periods;
+use crate::api::Attention;
+use crate::clock;
+use crate::kernel::alerts::{Alert, Grade, Rule};
+use crate::kernel::event::Actor;
+use crate::kernel::ids::{Fence, LifeTime, Millis, TaskId};
+use crate::kernel::status::Status;
+use crate::kernel::task::Progress;
+use crate::kernel::text::Text;
+use crate::kernel::{AlertAct, Command, State};
+use crate::server::app::App;
+use crate::server::host::Facts;
+use crate::server::status;
+use crate::units::{bytes, rfc3339, span};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often it is looked.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+
+/// From what is heard to the look: what comes together is seen together.
+const BREATH: Duration = Duration::from_secs(1);
+
+/// Looks that the growth of the backlog is measured over: half an hour.
+const BACKLOG_LOOKS: usize = 30;
+
+/// Fewer due tasks are no backlog.
+const BACKLOG_MIN: u64 = 100;
+
+/// Nor are those of which none has waited for so long.
+const BACKLOG_AGE: Millis = Millis::secs(15 * 60);
+
+/// How long after a start its memory is taken for the usual.
+const SETTLED: Millis = Millis::secs(600);
+
+/// Memory that may come on top of three times the usual, and of twice what the tasks take.
+const MEMORY_SPARE: u64 = 64 << 20;
+
+/// Attempts that are called stalled one by one.
+const STALLED_MAX: usize = 20;
+
+/// What is remembered from look to look.
+#[derive(Debug, Default)]
+struct Memory {
+    periods: Periods,
+    backlog: VecDeque<u64>,
+    progress: BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
+    resident: Option<u64>,
+}
+
+/// One thing that is so.
+type Wanted = BTreeMap<(Rule, Text), (Grade, Text)>;
+
+/// What a visit to the engine brings.
+struct Visit {
+    memory: Memory,
+    wanted: Wanted,
+    /// Alerts that stand, of the rules that are seen to here, and how bad each is.
+    standing: Vec<(Rule, Text, Grade)>,
+    /// Those that are over by themselves.
+    faded: Vec<(Rule, Text)>,
+    state_bytes: u64,
+}
+
+/// Raises and clears for ever.
+pub(in crate::server) async fn keep_watch(app: Arc<App>) -> ! {
+    let mut memory = Memory::default();
+    loop {
+        memory = match look(&app, memory).await {
+            Ok(memory) => memory,
+            Err(memory) => memory.unwrap_or_default(),
+        };
+        let heard = tokio::select! {
+            () = app.house.heard() => true,
+            () = app.post.wanted() => true,
+            () = tokio::time::sleep(LOOK_EVERY) => false,
+        };
+        if heard {
+            tokio::time::sleep(BREATH).await;
+        }
+    }
+}
+
+async fn look(app: &App, memory: Memory) -> Result<Memory, Option<Memory>> {
+    let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
+    let visit = app.hand.read(move |facts| visit(facts, memory, uptime));
+    let visit = visit.map_err(|_busy| None)?.await.map_err(|_gone| None)?;
+    let Visit { mut memory, mut wanted, standing, faded, state_bytes } = visit;
+    take_points(&mut wanted, &status::of_the_host(app));
+    of_the_process(&mut wanted, &mut memory, uptime, state_bytes);
+    let mut acts = Vec::new();
+    for ((rule, subject), (grade, what)) in &wanted {
+        let known = standing.iter().any(|(r, s, g)| (r, s, g) == (rule, subject, grade));
+        if !known || rule.words_matter() {
+            let (subject, what) = (subject.clone(), what.clone());
+            acts.push(AlertAct::Raise { rule: *rule, subject, grade: *grade, what });
+        }
+    }
+    let over = standing.into_iter().map(|(rule, subject, _)| (rule, subject));
+    let known: BTreeSet<_> =
+        app.post.channels().into_iter().map(|(channel, _)| channel.channel.name).collect();
+    let over = over.filter(|key| match key {
+        // A channel says itself that it works again, unless there is none any more.
+        (Rule::ChannelFailing, name) => !known.contains(name),
+        key => !wanted.contains_key(key),
+    });
+    acts.extend(over.chain(faded).map(|(rule, subject)| AlertAct::Clear { rule, subject }));
+    if acts.is_empty() {
+        return Ok(memory);
+    }
+    let commands = acts.into_iter().map(Command::ActOnAlerts).collect();
+    match app.hand.ask(Actor::Daemon, commands) {
+        Ok(asked) => drop(asked.await),
+        Err(busy) => tracing::debug!("alerts are raised another time: {busy}"),
+    }
+    Ok(memory)
+}
+
+fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
+    let state = facts.engine.state();
+    let mut wanted = Wanted::new();
+    take_points(&mut wanted, &status::of_the_engine(facts, uptime));
+    if !facts.now.doubtful {
+        for (schedule, last) in memory.periods.silent(state, facts.now.wall) {
+            let what = format!("schedule {schedule} has had no success since {}", rfc3339(last));
+            wanted.insert((Rule::ScheduleSilent, schedule), (Grade::Warning, what.into()));
+        }
+    }
+    of_the_backlog(&mut wanted, &mut memory.backlog, state, facts.now.life);
+    of_what_runs(&mut wanted, &mut memory.progress, facts);
+    let alerts = || state.alerts().standing();
+    let fades = |alert: &&Alert| {
+        alert.rule.fades().is_some_and(|after| alert.said.after(after) <= facts.now.life)
+    };
+    Visit {
+        memory,
+        wanted,
+        standing: alerts()
+            .filter(|alert| is_seen_to(alert.rule))
+            .map(|alert| (alert.rule, alert.subject.clone(), alert.grade))
+            .collect(),
+        faded: alerts().filter(fades).map(|alert| (alert.rule, alert.subject.clone())).collect(),
+        state_bytes: state.bytes(),
+    }
+}
+
+/// Whether an alert of that rule is raised and cleared here.
+const fn is_seen_to(rule: Rule) -> bool {
+    match rule {
+        Rule::TaskFailed
+        | Rule::ScheduleFailed
+        | Rule::WorkerLost
+        | Rule::ClockStepped
+        | Rule::StoreStalled
+        | Rule::Overflow => false,
+        Rule::ScheduleSilent
+        | Rule::TaskStalled
+        | Rule::BacklogGrowing
+        | Rule::NoWorker
+        | Rule::DiskLow
+        | Rule::StateFull
+        | Rule::JournalDamaged
+        | Rule::MemoryGrowing
+        | Rule::FilesGrowing
+        | Rule::ConfigRefused
+        | Rule::ChildParked
+        | Rule::InboxStopped
+        | Rule::ArchiveFailing
+        | Rule::ChannelFailing => true,
+    }
+}
+
+/// The points of attention that have the name of an alert.
+fn take_points(wanted: &mut Wanted, points: &[Attention]) {
+    for point in points {
+        let Some((rule, subject)) = point.alert.as_deref().and_then(|key| key.split_once(' '))
+        else {
+            continue;
+        };
+        let Ok(rule) = rule.parse::<Rule>() else { continue };
+        let grade = if point.critical { Grade::Critical } else { Grade::Warning };
+        wanted.entry((rule, subject.into())).or_insert_with(|| (grade, point.what.as_str().into()));
+    }
+}
+
+/// The backlog grows when twice as many tasks are due as were within the last half hour, and the
+/// oldest waits for long. It is over when half of that is left.
+fn of_the_backlog(wanted: &mut Wanted, looks: &mut VecDeque<u64>, state: &State, now: LifeTime) {
+    let due = u64::try_from(state.index().ready_count()).unwrap_or(u64::MAX);
+    if BACKLOG_LOOKS <= looks.len() {
+        looks.pop_front();
+    }
+    let subject = Text::from("tasks");
+    let stands = state.alerts().get(Rule::BacklogGrowing, &subject).is_some_and(Alert::stands);
+    let least = looks.iter().copied().min().unwrap_or(due);
+    let most = looks.iter().copied().max().unwrap_or(due);
+    looks.push_back(due);
+    let waited = state.index().oldest_due().map(|oldest| now.since(oldest)).unwrap_or_default();
+    let grows = least.saturating_mul(2) <= due && BACKLOG_AGE <= waited;
+    let stays = stands && most / 2 < due && BACKLOG_AGE <= waited;
+    if BACKLOG_MIN <= due && (grows || stays) {
+        let waited = span(Millis(waited.0 / 60_000 * 60_000));
+        let what = format!("{due} due tasks wait, the oldest for {waited}, and they become more");
+        wanted.insert((Rule::BacklogGrowing, subject), (Grade::Warning, what.into()));
+    }
+}
+
+/// Attempts whose handler told of its progress, and tells nothing new.
+fn of_what_runs(
+    wanted: &mut Wanted,
+    known: &mut BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
+    facts: &Facts<'_>,
+) {
+    let (state, rules, now) = (facts.engine.state(), facts.engine.rules(), facts.now.life);
+    let mut seen = BTreeMap::new();
+    for task in state.with_status(Status::Running) {
+        let life = task.life.as_ref();
+        let told = life.and_then(|life| Some((life.lease.as_ref()?, life.progress.as_ref()?)));
+        let Some((lease, progress)) = told else { continue };
+        let key = (task.id, lease.fence);
+        let same = known.remove(&key).filter(|(before, _)| before == progress);
+        let since = same.map_or(now, |(_, since)| since);
+        let still = now.since(since);
+        let patience = rules.of(&task.kind).stall_after;
+        if patience != Millis(0) && patience <= still && wanted.len() < STALLED_MAX {
+            let (id, kind) = (task.id, &task.kind);
+            let done = progress.done;
+            let what = format!("task {id} {kind} makes no progress for {}, at {done}", span(still));
+            let subject = id.to_string().into();
+            wanted.insert((Rule::TaskStalled, subject), (Grade::Warning, what.into()));
+        }
+        seen.insert(key, (progress.clone(), since));
+    }
+    *known = seen;
+}
+
+/// What this process takes.
+fn of_the_process(wanted: &mut Wanted, memory: &mut Memory, uptime: Millis, state_bytes: u64) {
+    let subject = || Text::from("engine");
+    if let Ok(resident) = crate::process::resident_bytes() {
+        if SETTLED <= uptime && memory.resident.is_none() {
+            memory.resident = Some(resident);
+        }
+        let usual = memory.resident.unwrap_or(resident);
+        let room = usual.saturating_mul(3).saturating_add(state_bytes.saturating_mul(2));
+        if room.saturating_add(MEMORY_SPARE) < resident {
+            let (now, usual) = (bytes(resident), bytes(usual));
+            let what = format!("the engine takes {now} of memory, and took {usual} at first");
+            wanted.insert((Rule::MemoryGrowing, subject()), (Grade::Warning, what.into()));
+        }
+    }
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or_default() as u64;
+    if let Some(limit) = limit.filter(|limit| limit / 5 * 4 < open) {
+        let what = format!("the engine has {open} files open of the {limit} that it may have");
+        wanted.insert((Rule::FilesGrowing, subject()), (Grade::Warning, what.into()));
+    }
+}

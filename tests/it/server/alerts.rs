@@ -1,0 +1,54 @@
+//! `/v1/alerts`, and alerts of the house.
+
+use super::fixture::Server;
+use serde_json::{Value, json};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn until(server: &Server, what: &str, found: impl Fn(&[Value]) -> bool) {
+    let began = Instant::now();
+    loop {
+        let all = server.get("/v1/alerts").json();
+        if found(all["alerts"].as_array().unwrap()) {
+            return;
+        }
+        assert!(began.elapsed() < super::fixture::LONG, "never came true: {what}: {all}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn there_are_no_alerts_at_first_and_what_is_not_there_cannot_be_acknowledged() {
+    let server = Server::start();
+    assert_eq!(server.get("/v1/alerts").json(), json!({ "alerts": [], "channels": [] }));
+    let refused = server.post("/v1/alerts/7/ack", &json!({})).refusal();
+    assert_eq!((refused.0, &*refused.1), (404, "no_such_alert"));
+    assert_eq!(server.post("/v1/alerts/x/ack", &json!({})).status, 400);
+    assert_eq!(server.post("/v1/alerts/test", &json!({})).json(), json!({ "channels": [] }));
+    let refused = server.post("/v1/alerts/test", &json!({ "channel": "ops" })).refusal();
+    assert_eq!((refused.0, &*refused.1), (404, "no_such_alert"));
+    assert_eq!(server.post("/v1/alerts/test", &json!({ "chanel": "ops" })).status, 400);
+}
+
+// B85: a worker that was given up was told by nobody, or by everybody again and again.
+#[test]
+fn b85_a_parked_worker_is_one_critical_alert_however_often_it_is_told() {
+    let server = Server::start();
+    for _ in 0..3 {
+        server.hear("parked w1 ended with exit code 3\n");
+    }
+    until(&server, "it is an alert", |all| !all.is_empty());
+    server.hear("parked w1 ended with exit code 3\n");
+    let all = server.get("/v1/alerts").json();
+    let [alert] = all["alerts"].as_array().unwrap().as_slice() else { panic!("{all}") };
+    assert_eq!((&alert["rule"], &alert["subject"]), (&json!("child_parked"), &json!("w1")));
+    assert_eq!((&alert["level"], &alert["count"]), (&json!("critical"), &json!(1)));
+    let number = alert["id"].to_string();
+    let acked = server.post(&format!("/v1/alerts/{number}/ack"), &json!({})).json();
+    assert_eq!((&acked["changed"], &acked["state"]), (&json!(true), &json!("standing")));
+    // Status says it once.
+    let status = server.get("/v1/status").json();
+    assert_eq!(status["attention"].as_array().unwrap().len(), 1, "{status}");
+    server.hear("well w1\n");
+    until(&server, "it is over", |all| all.iter().all(|alert| alert["state"] == "over"));
+}
