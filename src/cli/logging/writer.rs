@@ -32,6 +32,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(10);
 const PIECE_BYTES: usize = 4096;
 
 /// What is written where.
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the config, or a fact")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// The directory of the files; none where there are no files.
