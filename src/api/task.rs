@@ -184,6 +184,9 @@ pub struct ListQuery {
     pub after: Option<TaskId>,
 }
 
+/// The header of a log's answer that says with which byte of the log it begins.
+pub const OFFSET_HEADER: &str = "midwatch-offset";
+
 /// `GET /v1/tasks/{id}/history`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct History {
@@ -249,6 +252,9 @@ pub struct AttemptView {
     /// Its process, while it has one that was reported.
     #[serde(default)]
     pub process: Option<ProcessId>,
+    /// Bytes of that log; null where it is not there, or not any more.
+    #[serde(default)]
+    pub log_bytes: Option<u64>,
 }
 
 /// Answer to cancel, pause, resume, run-now, reset, retry, edit.

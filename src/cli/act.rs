@@ -39,7 +39,7 @@ pub(super) fn each<T: Serialize>(
 }
 
 /// What became of it, in words.
-fn words(asked: TaskId, acted: &Acted) -> String {
+pub(super) fn words(asked: TaskId, acted: &Acted) -> String {
     let Acted { id, status, stop_requested, changed } = acted;
     let mut text = format!("{id} {status}");
     if *id != asked {

@@ -6,7 +6,7 @@ use super::{
     act, config, daemon, demo, doctor, edit, engine, import, list, log, reset, retry, schedule,
     show, states, stats, status, submit,
 };
-use super::{task, types, wait, watch, worker};
+use super::{task, top, types, wait, watch, worker};
 use crate::kernel::ids::{Millis, TaskId};
 use crate::units::{self, Unreadable};
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -69,6 +69,9 @@ pub(crate) struct Global {
     /// Show times in UTC instead of the local zone
     #[arg(long, global = true)]
     pub(crate) utc: bool,
+    /// Show times on the clock instead of how long ago they were
+    #[arg(long, global = true)]
+    pub(crate) absolute: bool,
     /// Say more
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
@@ -136,6 +139,8 @@ pub(crate) enum Command {
     Status(status::Args),
     /// Figures: what was created and ended, how long it waited and ran
     Stats(stats::Args),
+    /// All of it on one screen that keeps up, with keys for what must be done
+    Top(top::Args),
     /// Which status may follow which, and why
     States(states::Args),
     /// For use inside a handler: checkpoint, progress, result

@@ -41,6 +41,11 @@ pub(crate) trait Api {
     /// Sends a request and returns the body of a good answer, to be read as it comes. A refusal,
     /// and a daemon that is not there, are failures.
     fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure>;
+
+    /// The same for a log, with the place in it where the answer begins.
+    fn read_log(&self, path: &str) -> Result<(u64, Box<dyn BufRead + '_>), Failure> {
+        self.send(&Request::Get { path: path.to_owned() }).map(|log| (0, log))
+    }
 }
 
 /// Longest answer that is read whole: a full page of tasks with full payloads may be large, an

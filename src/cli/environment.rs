@@ -16,6 +16,8 @@ pub(crate) struct Environment {
     pub(crate) surroundings: Surroundings,
     /// `NO_COLOR` is set to something, or the terminal is `dumb`.
     pub(crate) no_colour: bool,
+    /// The terminal has no cursor to move: `TERM` is `dumb`.
+    pub(crate) dumb: bool,
     /// `COLUMNS`: the width somebody wants, whatever the terminal says.
     pub(crate) columns: Option<usize>,
     /// `NOTIFY_SOCKET`: where systemd listens for news.
@@ -34,6 +36,7 @@ impl Environment {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let path = |name: &str| variable(name).map(PathBuf::from);
         let text = |name: &str| variable(name).and_then(|value: OsString| value.into_string().ok());
+        let dumb = text("TERM").is_some_and(|term| term == "dumb");
         Self {
             surroundings: Surroundings {
                 uid: rustix::process::geteuid().as_raw(),
@@ -43,8 +46,8 @@ impl Environment {
                 runtime_dir: path("XDG_RUNTIME_DIR"),
                 system_config: PathBuf::from(SYSTEM_CONFIG),
             },
-            no_colour: variable("NO_COLOR").is_some()
-                || text("TERM").is_some_and(|term| term == "dumb"),
+            no_colour: dumb || variable("NO_COLOR").is_some(),
+            dumb,
             columns: text("COLUMNS")
                 .and_then(|columns| columns.parse().ok())
                 .filter(|columns| 0 < *columns),

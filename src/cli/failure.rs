@@ -68,6 +68,11 @@ impl Failure {
         self.complaints.first().map_or("", |complaint| &complaint.what)
     }
 
+    /// The first line that helps.
+    pub(crate) fn help(&self) -> Option<&str> {
+        self.complaints.first()?.help.first().map(String::as_str)
+    }
+
     /// What is printed: `error: …`, and the help below it.
     pub(crate) fn render(&self, colour: bool) -> String {
         let paint = Paint(colour);

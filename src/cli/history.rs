@@ -78,12 +78,13 @@ fn life(transitions: &[TransitionView], dropped: u64, view: &View) -> String {
 /// The attempts, a line each.
 fn executions(attempts: &[AttemptView], view: &View) -> String {
     let mut table = Table::new(&[
-        Column::right("attempt"),
+        Column::right("#"),
         Column::left("started"),
         Column::right("ran"),
-        Column::right("waited").rank(2),
+        Column::right("wait").rank(4),
         Column::left("end"),
         Column::right("exit"),
+        Column::right("log").rank(3),
         Column::right("memory").rank(0),
         Column::right("cpu").rank(0),
         Column::left("worker").rank(1),
@@ -99,6 +100,7 @@ fn executions(attempts: &[AttemptView], view: &View) -> String {
             units::span(attempt.wait_ms).into(),
             Cell::new(end, Ink::Plain),
             exit(attempt).into(),
+            attempt.log_bytes.map_or_else(none, units::bytes).into(),
             attempt.usage.map_or_else(none, |used| units::bytes(used.peak_memory)).into(),
             attempt.usage.map_or_else(none, |used| units::span(used.cpu_ms)).into(),
             attempt.executor_id.to_string().into(),
@@ -160,10 +162,10 @@ mod tests {
               2026-03-15
               00:19:02.118  RUNNING  → RETRYING  retryable_error  HTTP 502; next in 1 min 1…
 
-              attempt  started              ran     waited  end            exit  worker
-                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9  17
-                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  18
-                    3  02:39:00.000           –  1 min 5 s  running           –  18
+              #  started              ran       wait  end            exit      log  worker
+              1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9  2.1 MiB  17
+              2  02:14:41.800  4 min 20 s       4 ms  retryable        75    812 B  18
+              3  02:39:00.000           –  1 min 5 s  running           –        –  18
               midwatch log 88213 --attempt N    logs/88213/N.log
         "#]]
         .assert_eq(&text);
@@ -185,10 +187,10 @@ mod tests {
               2026-03-15
               00:19:02.118  RUNNING  → RETRYING  retryable_error  HTTP 502; next in 1 min 12 s (worker 18)
 
-              attempt  started              ran     waited  end            exit  memory        cpu  worker
-                    1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9       –          –  17
-                    2  02:14:41.800  4 min 20 s       4 ms  retryable        75  42 MiB  1 min 1 s  18
-                    3  02:39:00.000           –  1 min 5 s  running           –       –          –  18
+              #  started              ran       wait  end            exit      log  memory        cpu  worker
+              1  02:10:00.020  4 min 41 s       5 ms  lost       signal 9  2.1 MiB       –          –  17
+              2  02:14:41.800  4 min 20 s       4 ms  retryable        75    812 B  42 MiB  1 min 1 s  18
+              3  02:39:00.000           –  1 min 5 s  running           –        –       –          –  18
               midwatch log 88213 --attempt N    logs/88213/N.log
         "#]].assert_eq(&render(&samples::history(), &samples::view(Some(120))));
     }

@@ -24,6 +24,7 @@ mod list;
 mod log;
 mod logging;
 mod paint;
+mod patience;
 mod payload;
 mod reset;
 mod retry;
@@ -40,6 +41,7 @@ mod table;
 mod task;
 mod task_words;
 mod text;
+mod top;
 mod types;
 mod wait;
 mod watch;
@@ -114,10 +116,12 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Ended {
             zone: zone(&cli.global),
             width: screen_width(&environment),
             paint: Paint(colour(out.is_terminal())),
+            absolute: cli.global.absolute,
         },
         format: format(&cli.global),
         quiet: cli.global.quiet,
         verbose: cli.global.verbose,
+        patience: patience::PATIENCE,
         named: &named,
         environment: &environment,
         lively: err.is_terminal(),
@@ -217,6 +221,7 @@ fn execute(cli: &Cli, session: &mut Session<'_>) -> Result<u8, Failure> {
         Command::Workers => workers::run(session),
         Command::Status(args) => status::run(args, session),
         Command::Stats(args) => stats::run(args, session),
+        Command::Top(args) => top::run(args, session),
         Command::States(args) => states::run(args, session),
         Command::Task(command) => task::run(command, session),
         Command::Config(command) => config::run(command, session),

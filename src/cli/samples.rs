@@ -19,10 +19,11 @@ use std::fmt;
 use std::io::{self, BufRead};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub(crate) fn view(width: Option<usize>) -> View {
     let now = parse_rfc3339("2026-03-14T02:40:00Z").unwrap();
-    View { now, zone: Zone::Utc, width, paint: Paint(false) }
+    View { now, zone: Zone::Utc, width, paint: Paint(false), absolute: false }
 }
 
 /// A screen below a line of its own: a snapshot forgets an indentation that all lines share.
@@ -120,11 +121,12 @@ const TRANSITIONS: &str = r#"[
 const ATTEMPTS: &str = r#"[
 {"attempt":1,"fence":10,"executor_id":17,"leased_at":"2026-03-14T02:10:00.009Z",
  "started_at":"2026-03-14T02:10:00.020Z","ended_at":"2026-03-14T02:14:41.730Z","wait_ms":5,
- "outcome":"lost","exit_code":null,"signal":9,"error":null,"log":"logs/88213/1.log"},
+ "outcome":"lost","exit_code":null,"signal":9,"error":null,"log":"logs/88213/1.log",
+ "log_bytes":2202009},
 {"attempt":2,"fence":14,"executor_id":18,"leased_at":"2026-03-14T02:14:41.735Z",
  "started_at":"2026-03-14T02:14:41.800Z","ended_at":"2026-03-14T02:19:02.118Z","wait_ms":4,
  "outcome":"retryable","exit_code":75,"signal":null,"error":"HTTP 502",
- "usage":{"peak_memory":44040192,"cpu_ms":61200},"log":"logs/88213/2.log"},
+ "usage":{"peak_memory":44040192,"cpu_ms":61200},"log":"logs/88213/2.log","log_bytes":812},
 {"attempt":3,"fence":15,"executor_id":18,"leased_at":"2026-03-14T02:39:00Z","started_at":null,
  "ended_at":null,"wait_ms":65000,"outcome":null,"exit_code":null,"signal":null,"error":null,
  "log":"logs/88213/3.log"}]"#;
@@ -158,7 +160,20 @@ impl fmt::Display for Played {
 
 /// A daemon that knows each request beforehand, in order: `METHOD PATH BODY` and the answer. An
 /// answer that is a problem document is a refusal.
-struct Script(RefCell<VecDeque<(String, String)>>);
+pub(crate) struct Script(RefCell<VecDeque<(String, String)>>);
+
+impl Script {
+    /// A daemon that expects these requests.
+    pub(crate) fn new(answers: &[(&str, String)]) -> Self {
+        let script = answers.iter().map(|(asked, answer)| ((*asked).to_owned(), answer.clone()));
+        Self(RefCell::new(script.collect()))
+    }
+
+    /// What was not asked for yet.
+    pub(crate) fn left(&self) -> usize {
+        self.0.borrow().len()
+    }
+}
 
 impl Api for Script {
     fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
@@ -193,6 +208,7 @@ pub(crate) fn environment() -> Environment {
             system_config: nowhere,
         },
         no_colour: true,
+        dumb: false,
         columns: None,
         control_fd: None,
         tmp: None,
@@ -213,8 +229,7 @@ pub(crate) fn play_words(words: &[&str], answers: &[(&str, String)]) -> Played {
 
 /// Runs a command with something on stdin. All that is expected must have been asked for.
 pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)]) -> Played {
-    let script = answers.iter().map(|(asked, answer)| ((*asked).to_owned(), answer.clone()));
-    let script = Script(RefCell::new(script.collect()));
+    let script = Script::new(answers);
     let arguments = ["midwatch"].iter().chain(words).map(OsString::from);
     let (matches, cli) = match super::parse(arguments) {
         Ok(parsed) => parsed,
@@ -229,10 +244,12 @@ pub(crate) fn play_input(words: &[&str], input: &[u8], answers: &[(&str, String)
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let mut session = Session {
         api: &script,
-        view: View { zone: Zone::Utc, ..view(Some(80)) },
+        view: View { absolute: cli.global.absolute, ..view(Some(80)) },
         format: super::format(&cli.global),
         quiet: cli.global.quiet,
         verbose: cli.global.verbose,
+        // Only a failure that a second request follows is borne.
+        patience: if script.left() < 2 { Duration::ZERO } else { Duration::from_mins(1) },
         named: &super::named(&cli.global, &matches),
         environment: &environment,
         lively: false,

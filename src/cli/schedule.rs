@@ -6,13 +6,19 @@ mod list;
 mod next;
 mod show;
 
-use super::connection::{delete, escape, post};
+pub(super) use list::note;
+pub(super) use show::render;
+
+use super::connection::{delete, escape, get, post};
 use super::failure::{Failure, exit};
+use super::patience::Patience;
 use super::session::{Format, Session, View};
 use super::text::tame;
 use super::wait;
 use crate::api::{PauseScheduleRequest, PlannedView, ScheduleActed, ScheduleView};
+use crate::kernel::ids::TaskId;
 use crate::units::{self, Zone};
+use std::time::Duration;
 
 /// What to do with schedules.
 #[derive(Debug, clap::Subcommand)]
@@ -90,7 +96,7 @@ pub(crate) fn run(command: &Command, session: &mut Session<'_>) -> Result<u8, Fa
 }
 
 /// The path of a schedule.
-fn path(name: &str) -> String {
+pub(super) fn path(name: &str) -> String {
     format!("/v1/schedules/{}", escape(name))
 }
 
@@ -133,14 +139,43 @@ fn trigger(name: &str, wait: bool, session: &mut Session<'_>) -> Result<u8, Fail
     match acted.task {
         Some(task) if wait => wait::wait_for(task, None, session),
         Some(_) => Ok(exit::DONE),
-        None if wait => {
-            Err(Failure::new(exit::FAILED, "the run waits until another one has ended")
-                .with_help(format!("midwatch schedule show {name}")))
-        }
         None => {
             session.note("the run waits until another one has ended");
-            Ok(exit::DONE)
+            if !wait {
+                return Ok(exit::DONE);
+            }
+            let task = queued_run(name, session)?;
+            if session.format == Format::Table {
+                session.print(&format!("{task}\n"))?;
+            }
+            wait::wait_for(task, None, session)
         }
+    }
+}
+
+/// How often a run that waits is looked for.
+const QUEUED_EVERY: Duration = Duration::from_millis(500);
+
+/// The task of the run that was queued last, as soon as there is one.
+fn queued_run(name: &str, session: &mut Session<'_>) -> Result<TaskId, Failure> {
+    let mut patience = Patience::default();
+    let mut ours: Option<String> = None;
+    loop {
+        let one: ScheduleView = patience.ask(session, |session| get(session.api, &path(name)))?;
+        let planned = ours.clone().or_else(|| one.queued.last().cloned());
+        let made = one.last.as_ref().filter(|last| {
+            // What is not seen to wait was made before it could be.
+            planned.as_ref().is_none_or(|planned| last.at == *planned)
+        });
+        match (planned, made.and(one.last_task)) {
+            (Some(planned), _) if one.queued.contains(&planned) => ours = Some(planned),
+            (_, Some(task)) => return Ok(task),
+            (_, None) => {
+                return Err(Failure::new(exit::FAILED, "the run waits no more, and has no task")
+                    .with_help(format!("midwatch schedule show {name}")));
+            }
+        }
+        std::thread::park_timeout(QUEUED_EVERY);
     }
 }
 
@@ -153,7 +188,7 @@ fn on_the_clock(planned: &PlannedView, view: &View) -> String {
 }
 
 /// When a schedule fires, as its config would say it.
-fn plan(schedule: &ScheduleView) -> String {
+pub(super) fn plan(schedule: &ScheduleView) -> String {
     let ScheduleView { cron, every, from, at, .. } = schedule;
     if let Some(cron) = cron {
         return cron.clone();

@@ -17,7 +17,7 @@ impl Screen {
     /// The screen of this process.
     pub fn at(now: Timestamp, zone: Zone) -> Self {
         let width = super::screen_width(&Environment::read());
-        Self(View { now, zone, width, paint: Paint(false) })
+        Self(View { now, zone, width, paint: Paint(false), absolute: false })
     }
 
     /// A table of tasks.

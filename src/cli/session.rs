@@ -9,6 +9,7 @@ use crate::kernel::ids::Timestamp;
 use crate::units::{self, Zone};
 use serde::Serialize;
 use std::io::{BufRead, Write};
+use std::time::Duration;
 
 /// The form of the results on stdout: for people, one JSON document, or one a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -31,12 +32,20 @@ pub(crate) struct View {
     pub(crate) width: Option<usize>,
     /// Colour.
     pub(crate) paint: Paint,
+    /// Whether times are shown on the clock instead of seen from now.
+    pub(crate) absolute: bool,
 }
 
 impl View {
+    /// Whether an instant of the API has come.
+    pub(crate) fn has_come(&self, rfc3339: &str) -> bool {
+        units::parse_rfc3339(rfc3339).is_ok_and(|instant| instant <= self.now)
+    }
+
     /// When an instant of the API was or is: `9 min ago`.
     pub(crate) fn relative(&self, rfc3339: &str) -> String {
         match units::parse_rfc3339(rfc3339) {
+            Ok(instant) if self.absolute => self.zone.date_time(instant),
             Ok(instant) => units::relative(instant, self.now),
             Err(_) => rfc3339.to_owned(),
         }
@@ -45,6 +54,7 @@ impl View {
     /// Since when: `since 2 min`.
     pub(crate) fn since(&self, rfc3339: &str) -> String {
         match units::parse_rfc3339(rfc3339) {
+            Ok(instant) if self.absolute => format!("since {}", self.zone.date_time(instant)),
             Ok(instant) => format!("since {}", units::rough_span(self.now.since(instant))),
             Err(_) => rfc3339.to_owned(),
         }
@@ -75,6 +85,8 @@ pub(crate) struct Session<'a> {
     pub(crate) quiet: bool,
     /// `-v`, how often.
     pub(crate) verbose: u8,
+    /// How long a command that waits or follows lets the daemon be away.
+    pub(crate) patience: Duration,
     /// The places that were named.
     pub(crate) named: &'a Named,
     /// The environment.

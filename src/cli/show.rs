@@ -126,10 +126,10 @@ pub(super) fn fact(name: &str, value: &str, view: &View) -> String {
 
 fn next_run(task: &TaskView, view: &View) -> Option<String> {
     let waits = matches!(task.status, Status::Pending | Status::Retrying);
-    task.next_run_time.as_ref().filter(|_| waits).map(|next| {
-        let relative = view.relative(next);
-        if relative.ends_with("ago") { "now".to_owned() } else { view.absolute(next) }
-    })
+    task.next_run_time
+        .as_ref()
+        .filter(|_| waits)
+        .map(|next| if view.has_come(next) { "now".to_owned() } else { view.absolute(next) })
 }
 
 fn counters(task: &TaskView) -> String {

@@ -88,6 +88,12 @@ fn warning(error: &ConfigError, socket: &Path, paint: Paint) -> String {
 }
 
 impl Api for Daemon {
+    fn read_log(&self, path: &str) -> Result<(u64, Box<dyn BufRead + '_>), Failure> {
+        let request = Request::Get { path: path.to_owned() };
+        let download = self.client(waits(&request))?.download(path)?;
+        Ok((download.offset(), Box::new(Arriving::new(download))))
+    }
+
     fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
         let client = self.client(waits(request))?;
         match request {
@@ -147,8 +153,14 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let failure = Self::new(error.exit(), error.to_string());
         match error {
-            ClientError::Unreachable { .. } => failure
-                .with_help("start it with `midwatch daemon`, or name its socket with --socket"),
+            ClientError::Unreachable { socket, .. } => match process::worker_of(&socket) {
+                Some(worker) => failure.with_help(format!(
+                    "its worker is there (pid {worker}), so its engine is starting again or gone \
+                     for a moment"
+                )),
+                None => failure
+                    .with_help("start it with `midwatch daemon`, or name its socket with --socket"),
+            },
             ClientError::Silent { pid, may_change, .. } => {
                 let failure = failure.with_help(what_holds_it_up(pid));
                 if may_change {

@@ -114,7 +114,8 @@ fn backlog(stats: &StatsView) -> String {
     }
 }
 
-fn consistency(stats: &StatsView) -> String {
+/// Whether every task is accounted for.
+pub(crate) fn consistency(stats: &StatsView) -> String {
     let it = &stats.consistency;
     let (taken, ended, live) =
         (units::count(it.taken), units::count(it.ended), units::count(it.live));

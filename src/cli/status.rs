@@ -4,9 +4,10 @@ use super::connection::get;
 use super::failure::{Failure, exit};
 use super::paint::Ink;
 use super::session::{Format, Session, View};
+use super::stats;
 use super::table::{Cell, Column, Table};
 use super::text::{cut, tame, width};
-use crate::api::{ProcessView, StatusView};
+use crate::api::{ProcessView, StatsView, StatusView};
 use crate::kernel::ids::Millis;
 use crate::units;
 
@@ -28,14 +29,18 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
             let digest = status.digest.unwrap_or_default();
             session.print(&format!("{digest}\n"))?;
         }
-        Format::Table => session.print(&render(&status, &session.view))?,
+        Format::Table => {
+            // A daemon that cannot tell its figures still tells its health.
+            let stats: Option<StatsView> = get(session.api, "/v1/stats").ok();
+            session.print(&render(&status, stats.as_ref(), &session.view))?;
+        }
     }
     let healthy = args.digest || status.health == "OK";
     Ok(if healthy { exit::DONE } else { exit::FAILED })
 }
 
 /// The screen.
-pub(crate) fn render(status: &StatusView, view: &View) -> String {
+pub(crate) fn render(status: &StatusView, stats: Option<&StatsView>, view: &View) -> String {
     let mut text = first_line(status, view);
     let mut line = |name: &str, value: String| text += &format!("{name:<10}{value}\n");
     line(
@@ -77,21 +82,96 @@ pub(crate) fn render(status: &StatusView, view: &View) -> String {
     let mut text = fit(&text, view);
     text.push('\n');
     text += &figures(status, view);
-    if let Some(oldest) = status.oldest_waiting_ms {
-        text += &format!("  oldest waiting  {}\n", units::span(Millis(oldest)));
+    text += &fit(&facts(status, stats), view);
+    text + &attention(status, view)
+}
+
+/// What is below the figures: what waits, and how the last day went.
+fn facts(status: &StatusView, stats: Option<&StatsView>) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text += &format!("  {name:<14}  {value}\n");
+    let spread = |name: &str, p95: Option<u64>| {
+        p95.map(|ms| format!("{name} p95 {}", units::span(Millis(ms))))
+    };
+    let spreads = stats.map_or_else(Vec::new, |stats| {
+        vec![spread("wait", stats.wait.p95_ms), spread("run", stats.run.p95_ms)]
+    });
+    let spreads: Vec<_> = spreads.into_iter().flatten().collect();
+    let spreads = spreads.join(", ");
+    match status.oldest_waiting_ms {
+        Some(oldest) if spreads.is_empty() => line("oldest waiting", units::span(Millis(oldest))),
+        Some(oldest) => {
+            let oldest = units::span(Millis(oldest));
+            line("oldest waiting", format!("{oldest}  ({spreads}, last 24 h)"));
+        }
+        None if spreads.is_empty() => {}
+        None => line("times", format!("{spreads}, last 24 h")),
     }
-    if !status.attention.is_empty() {
-        text += &format!("\n{}\n", view.paint.with(health_ink(&status.health), &status.health));
-        for point in &status.attention {
-            let mark = if point.critical { "critical: " } else { "" };
-            let what = format!("  {mark}{}\n", tame(&point.what));
-            text += &fit(&what, view);
-            for command in &point.commands {
-                text += &fit(&format!("      {}\n", tame(command)), view);
+    let Some(stats) = stats else { return text };
+    let StatsView { punctuality, success, retries, consistency, .. } = stats;
+    if punctuality.fired != 0 || punctuality.without_run != 0 {
+        line("triggers", stats::triggers(stats));
+    }
+    if success.ended != 0 {
+        let most = match retries.task {
+            Some(task) if retries.most != 0 => {
+                format!(", most retries {} ({task})", retries.most)
+            }
+            _ => ", no retries".to_owned(),
+        };
+        line("success", format!("{} in 24 h{most}", stats::success(stats)));
+    }
+    if !consistency.ok {
+        line("account", stats::consistency(stats));
+    }
+    text
+}
+
+/// What needs a person, each with the commands that help.
+fn attention(status: &StatusView, view: &View) -> String {
+    if status.attention.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("\n{}\n", view.paint.with(health_ink(&status.health), &status.health));
+    for point in &status.attention {
+        let mark = if point.critical { "critical: " } else { "" };
+        text += &wrapped(&format!("{mark}{}", tame(&point.what)), view);
+        let commands: Vec<_> = point.commands.iter().map(|command| tame(command)).collect();
+        let together = format!("      {}\n", commands.join("        "));
+        if width(&together) < view.width.unwrap_or(80) {
+            text += &together;
+        } else {
+            for command in commands {
+                text += &fit(&format!("      {command}\n"), view);
             }
         }
     }
     text
+}
+
+/// Lines that a point of attention may take.
+const POINT_LINES_MAX: usize = 3;
+
+/// A point of attention between its words, for its end is often what matters; not for ever.
+fn wrapped(text: &str, view: &View) -> String {
+    let Some(columns) = view.width else { return format!("  {text}\n") };
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let full = lines.len() == POINT_LINES_MAX;
+        let Some(line) = lines.last_mut() else { break };
+        let indent = 4;
+        if line.is_empty() || full || indent + width(line) + 1 + width(word) <= columns {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    let indented = lines.iter().enumerate().map(|(number, line)| {
+        let indent = if number == 0 { "  " } else { "    " };
+        format!("{indent}{}\n", cut(line, columns.saturating_sub(indent.len())))
+    });
+    indented.collect()
 }
 
 /// Who speaks, for how long, and how it is, to the right of the screen.
@@ -138,7 +218,7 @@ fn schedules(status: &StatusView, view: &View) -> String {
     }
 }
 
-fn health_ink(health: &str) -> Ink {
+pub(super) fn health_ink(health: &str) -> Ink {
     match health {
         "OK" => Ink::Green,
         "ATTENTION" => Ink::Yellow,
@@ -151,6 +231,17 @@ fn policy(fsync: &str) -> String {
         Some(every) => format!("synced every {}", tame(every)),
         None if fsync == "always" => "every write synced".to_owned(),
         None => "never synced: a power cut loses work".to_owned(),
+    }
+}
+
+/// A part of a whole: `99.1 %`. Only the whole is `100 %`, and only nothing of it `0 %`.
+pub(super) fn percent(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    match tenths {
+        1000.. => "100 %".to_owned(),
+        0 if part != 0 => "0.1 %".to_owned(),
+        tenths if tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
+        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
     }
 }
 
@@ -261,7 +352,7 @@ pub(crate) mod tests {
 
     #[test]
     fn one_screen_tells_how_it_is_and_what_helps() {
-        let text = render(&status(), &samples::view(Some(80)));
+        let text = render(&status(), None, &samples::view(Some(80)));
         assert!(text.lines().all(|line| width(line) <= 80));
         expect![[r#"
             midwatch 0.1.0 on relay-7, up 41 d 3 h                                 ATTENTION
@@ -279,10 +370,66 @@ pub(crate) mod tests {
 
             ATTENTION
               task 88213 fetch_data is DEAD after 6 attempts: connection refused
-                  midwatch show 88213
-                  midwatch retry 88213
+                  midwatch show 88213        midwatch retry 88213
         "#]]
         .assert_eq(&text);
+    }
+
+    #[test]
+    fn the_figures_of_the_last_day_are_told_where_the_daemon_has_them() {
+        let mut stats = crate::cli::top::tests::stats(|_| (0, 0));
+        stats.consistency.ok = true;
+        let text = render(&status(), Some(&stats), &samples::view(Some(80)));
+        assert!(text.lines().all(|line| width(line) <= 80));
+        let facts: Vec<_> = text.lines().skip(10).take(3).collect();
+        expect![[r#"
+            screen
+              oldest waiting  4 min 12 s  (wait p95 31 s, run p95 2 min 4 s, last 24 h)
+              triggers        58 of 58 on time, latest 400 ms late
+              success         99.1 % of 1,340 that ended in 24 h, most retries 3 (88213)"#]]
+        .assert_eq(&samples::screen(&facts.join("\n")));
+        let mut odd = stats;
+        odd.punctuality.without_run = 2;
+        odd.punctuality.latest_ms = 72_000;
+        odd.consistency =
+            crate::api::Consistency { taken: 9, ended: 5, live: 3, ..Default::default() };
+        (odd.wait, odd.run) = Default::default();
+        expect![[r#"
+            screen
+              oldest waiting  4 min 12 s
+              triggers        58 of 58 on time, latest 1 min 12 s late; 2 without a run
+              success         99.1 % of 1,340 that ended in 24 h, most retries 3 (88213)
+              account         BROKEN: 9 taken, 5 ended, 3 live, 0 wrong inputs
+        "#]]
+        .assert_eq(&samples::screen(&super::facts(&status(), Some(&odd))));
+    }
+
+    #[test]
+    fn a_long_point_of_attention_is_told_to_its_end_on_few_lines() {
+        let mut status = status();
+        let hostile = "夜班\u{1b}[2J ".repeat(60);
+        for what in [
+            "schedule nightly has not succeeded since yesterday 03:00, which is longer than its period and half an hour more",
+            hostile.as_str(),
+            &"x".repeat(300),
+        ] {
+            what.clone_into(&mut status.attention[0].what);
+            for columns in [30, 80, 120] {
+                let text = render(&status, None, &samples::view(Some(columns)));
+                assert!(text.lines().skip(1).all(|line| width(line) <= columns), "{text}");
+            }
+        }
+        let what = "schedule nightly has not succeeded since yesterday 03:00, which is longer than its \
+                    period and half an hour more";
+        what.clone_into(&mut status.attention[0].what);
+        let text = render(&status, None, &samples::view(Some(80)));
+        let told: Vec<_> = text.lines().rev().take(3).collect();
+        expect![[r#"
+            screen
+              schedule nightly has not succeeded since yesterday 03:00, which is longer
+                than its period and half an hour more
+                  midwatch show 88213        midwatch retry 88213"#]]
+        .assert_eq(&samples::screen(&told.into_iter().rev().collect::<Vec<_>>().join("\n")));
     }
 
     #[test]
@@ -290,10 +437,16 @@ pub(crate) mod tests {
         let answer = |status: &StatusView| serde_json::to_string(status).unwrap();
         let ill = status();
         let well = StatusView { health: "OK".to_owned(), attention: vec![], ..status() };
-        let code = |words, path, status| samples::play(words, &[(path, answer(status))]).code;
-        assert_eq!(code("status", "GET /v1/status", &ill), 1);
-        assert_eq!(code("status", "GET /v1/status", &well), 0);
-        assert_eq!(code("status --json", "GET /v1/status", &ill), 1);
+        let no_figures = crate::api::Problem::new(crate::api::Code::NoSuchRoute, "no");
+        let no_figures = serde_json::to_string(&no_figures).unwrap();
+        let code = |words, status| {
+            let answers =
+                [("GET /v1/status", answer(status)), ("GET /v1/stats", no_figures.clone())];
+            samples::play(words, &answers).code
+        };
+        assert_eq!((code("status", &ill), code("status", &well)), (1, 0));
+        let played = samples::play("status --json", &[("GET /v1/status", answer(&ill))]);
+        assert_eq!(played.code, 1);
         let played = samples::play("status --digest", &[("GET /v1/status?digest=1", answer(&ill))]);
         assert_eq!((played.code, played.out.as_str()), (0, "9f004be1\n"));
     }

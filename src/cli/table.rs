@@ -11,6 +11,12 @@ const GAP: usize = 2;
 /// The last column is not cut shorter than this; a column goes instead.
 const LAST_MIN: usize = 12;
 
+/// Words in other columns are cut to this before anything is dropped.
+const WORD_MAX: usize = 24;
+
+/// A line in pieces, each in its ink.
+pub(crate) type Pieces = Vec<(String, Ink)>;
+
 /// A column.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
@@ -51,6 +57,11 @@ impl Cell {
     pub(crate) fn new(text: &str, ink: Ink) -> Self {
         Self { text: tame(text), ink }
     }
+
+    /// What it says.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 impl<T: AsRef<str>> From<T> for Cell {
@@ -79,21 +90,29 @@ impl Table {
     }
 
     /// The table as text, every line ended; `screen` is the width that must not be exceeded.
-    pub(crate) fn render(mut self, screen: Option<usize>, paint: Paint) -> String {
+    pub(crate) fn render(self, screen: Option<usize>, paint: Paint) -> String {
+        let mut text = String::new();
+        for line in self.lines(screen) {
+            let painted: String = line.iter().map(|(text, ink)| paint.with(*ink, text)).collect();
+            text.push_str(painted.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The same as lines of pieces, the headings first where there are any.
+    pub(crate) fn lines(mut self, screen: Option<usize>) -> Vec<Pieces> {
         let mut widths = self.widths();
         if let Some(screen) = screen {
             self.fit(&mut widths, screen);
         }
-        let mut text = String::new();
-        let heads: Vec<_> =
-            self.columns.iter().map(|column| Cell::new(column.head, Ink::Bold)).collect();
+        let mut lines = Vec::new();
         if self.columns.iter().any(|column| !column.head.is_empty()) {
-            self.line(&heads, &widths, paint, &mut text);
+            let heads = self.columns.iter().map(|column| Cell::new(column.head, Ink::Bold));
+            lines.push(self.line(&heads.collect::<Vec<_>>(), &widths));
         }
-        for row in &self.rows {
-            self.line(row, &widths, paint, &mut text);
-        }
-        text
+        lines.extend(self.rows.iter().map(|row| self.line(row, &widths)));
+        lines
     }
 
     fn widths(&self) -> Vec<usize> {
@@ -104,49 +123,69 @@ impl Table {
         self.columns.iter().enumerate().map(widest).collect()
     }
 
-    /// Cuts the last column and drops others until the table fits.
+    /// Makes the table fit: long words are cut first, then the last column, then columns are
+    /// dropped, the least important ones first, and at last the widest are cut to what there is.
     fn fit(&mut self, widths: &mut Vec<usize>, screen: usize) {
-        loop {
-            let others = widths.len().saturating_sub(1);
-            let taken =
-                self.indent + widths.iter().take(others).map(|width| width + GAP).sum::<usize>();
-            let room = screen.saturating_sub(taken);
-            let Some(last) = widths.last_mut() else { return };
-            if *last <= room {
+        if self.taken(widths) + widths.last().copied().unwrap_or(0) <= screen {
+            return;
+        }
+        let others = widths.len().saturating_sub(1);
+        let words = self.columns.iter().zip(widths.iter_mut()).take(others);
+        for (_, width) in words.filter(|(column, _)| !column.right) {
+            *width = (*width).min(WORD_MAX);
+        }
+        while let Some(last) = widths.last().copied() {
+            let room = screen.saturating_sub(self.taken(widths));
+            if LAST_MIN.min(last) <= room || !self.give_way(widths) {
+                if let Some(last) = widths.last_mut() {
+                    *last = room.min(*last);
+                }
                 return;
-            }
-            let ranked = self.columns.iter().take(others).enumerate();
-            let droppable = ranked.filter(|(_, column)| column.rank != u8::MAX);
-            match droppable.min_by_key(|(_, column)| column.rank) {
-                Some((index, _)) if room < LAST_MIN.min(*last) => {
-                    self.columns.remove(index);
-                    widths.remove(index);
-                    for row in &mut self.rows {
-                        row.remove(index);
-                    }
-                }
-                _ => {
-                    *last = room;
-                    return;
-                }
             }
         }
     }
 
-    fn line(&self, cells: &[Cell], widths: &[usize], paint: Paint, text: &mut String) {
-        let mut line = " ".repeat(self.indent);
+    /// Columns before the last column.
+    fn taken(&self, widths: &[usize]) -> usize {
+        let others = widths.len().saturating_sub(1);
+        self.indent + widths.iter().take(others).map(|width| width + GAP).sum::<usize>()
+    }
+
+    /// Drops the column that matters least, or takes a little from the widest; false when nothing
+    /// is left to give.
+    fn give_way(&mut self, widths: &mut Vec<usize>) -> bool {
+        let others = widths.len().saturating_sub(1);
+        let ranked = self.columns.iter().take(others).enumerate();
+        let droppable = ranked.filter(|(_, column)| column.rank != u8::MAX);
+        if let Some((index, _)) = droppable.min_by_key(|(_, column)| column.rank) {
+            self.columns.remove(index);
+            widths.remove(index);
+            for row in &mut self.rows {
+                row.remove(index);
+            }
+            return true;
+        }
+        match widths.iter_mut().take(others).max_by_key(|width| **width) {
+            Some(widest) if 1 < *widest => {
+                *widest -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn line(&self, cells: &[Cell], widths: &[usize]) -> Pieces {
+        let mut line = vec![(" ".repeat(self.indent), Ink::Plain)];
         for ((cell, column), columns) in cells.iter().zip(&self.columns).zip(widths) {
             let content = cut(&cell.text, *columns);
-            let padding = " ".repeat(columns.saturating_sub(width(&content)));
-            let content = if content.is_empty() { content } else { paint.with(cell.ink, &content) };
-            let (before, after) = if column.right { (&*padding, "") } else { ("", &*padding) };
-            line += before;
-            line += &content;
-            line += after;
-            line += &" ".repeat(GAP);
+            let padding = columns.saturating_sub(width(&content));
+            let (before, after) = if column.right { (padding, 0) } else { (0, padding) };
+            line.push((" ".repeat(before), Ink::Plain));
+            line.push((content, cell.ink));
+            line.push((" ".repeat(after + GAP), Ink::Plain));
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        line.retain(|(text, _)| !text.is_empty());
+        line
     }
 }
 
@@ -219,11 +258,11 @@ mod tests {
                   7  RUNNING  6,000 of 10…
               88231  DEAD     connection …
                   9  PENDING
-            10 columns, 16 used
-                 ID  STATUS
-                  7  RUNNING
-              88231  DEAD
-                  9  PENDING
+            10 columns, 10 used
+              …  …  N…
+              7  …  6…
+              …  …  c…
+              9  …
         "#]]
         .assert_eq(&all);
     }

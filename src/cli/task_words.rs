@@ -22,8 +22,11 @@ pub(crate) fn when(task: &TaskView, view: &View) -> String {
         Status::Pending if task.waiting_for.is_some() => "not yet".to_owned(),
         Status::Pending | Status::Retrying => match &task.next_run_time {
             Some(next) => {
-                let next = view.relative(next);
-                if next.ends_with("ago") { "now".to_owned() } else { next }
+                if view.has_come(next) {
+                    "now".to_owned()
+                } else {
+                    view.relative(next)
+                }
             }
             None => "now".to_owned(),
         },
@@ -37,19 +40,27 @@ pub(crate) fn when(task: &TaskView, view: &View) -> String {
 
 /// What is most worth knowing about it besides.
 pub(crate) fn note(task: &TaskView) -> String {
+    let running = matches!(task.status, Status::Running | Status::Paused);
+    remarks(task, task.progress.as_ref().filter(|_| running).map(progress))
+}
+
+/// The same with this as the word about its progress.
+pub(crate) fn remarks(task: &TaskView, progress: Option<String>) -> String {
     let mut parts = Vec::new();
     if let Some(stop) = task.stop_requested {
         parts.push(stopping(stop).to_owned());
     }
     parts.extend(task.waiting_for.as_deref().map(after));
+    parts.extend(progress);
     match task.status {
-        Status::Running | Status::Paused => {
-            parts.extend(task.progress.as_ref().map(progress));
-        }
         Status::Retrying | Status::Failed | Status::Dead | Status::Lost => {
             parts.extend(task.error.clone());
         }
-        Status::Pending | Status::Success | Status::Cancelled => {}
+        Status::Pending
+        | Status::Running
+        | Status::Paused
+        | Status::Success
+        | Status::Cancelled => {}
     }
     if task.lost_count != 0 && !task.status.is_terminal() {
         parts.push(format!("lost {}", times(task.lost_count)));

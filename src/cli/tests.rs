@@ -50,6 +50,8 @@ fn the_help_names_every_command() {
           workers      Who works, who is silent, and what each holds
           status       Health on one screen; exits 1 when it is not good
           stats        Figures: what was created and ended, how long it waited and ran
+          top          All of it on one screen that keeps up, with keys for what must be
+                       done
           states       Which status may follow which, and why
           task         For use inside a handler: checkpoint, progress, result
           doctor       Check the host and the setup, or one task that seems stuck, and
@@ -75,6 +77,8 @@ fn the_help_names_every_command() {
               --color <WHEN>     When to use colour [default: auto] [possible values:
                                  auto, always, never]
               --utc              Show times in UTC instead of the local zone
+              --absolute         Show times on the clock instead of how long ago they
+                                 were
           -v, --verbose...       Say more
           -q, --quiet            Say only results and errors
     "#]]

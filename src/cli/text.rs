@@ -1,29 +1,49 @@
 //! Text on a terminal: how wide it is, how it is cut, and what is never let through.
 
+use ratatui::text::Span;
+
 /// Columns that `text` takes on a terminal: two for the letters of East Asian scripts and for
-/// pictographs, none for what combines, one for the rest.
+/// pictographs, none for what combines, one for the rest. A terminal that draws several letters as
+/// one picture takes fewer, never more.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(letter_width).sum()
 }
 
 fn letter_width(letter: char) -> usize {
-    match u32::from(letter) {
-        // Combining marks, zero-width characters, variation selectors.
-        0x0300..=0x036F | 0x200B..=0x200F | 0x20D0..=0x20FF | 0xFE00..=0xFE0F => 0,
-        // Hangul, kana, ideographs, full-width forms, pictographs.
-        0x1100..=0x115F
-        | 0x2E80..=0x303E
-        | 0x3041..=0xA4CF
-        | 0xAC00..=0xD7A3
-        | 0xF900..=0xFAFF
-        | 0xFE30..=0xFE6F
-        | 0xFF00..=0xFF60
-        | 0xFFE0..=0xFFE6
-        | 0x1F300..=0x1F64F
-        | 0x1F900..=0x1F9FF
-        | 0x20000..=0x3FFFD => 2,
-        _ => 1,
+    if letter.is_ascii() {
+        return 1;
     }
+    // The tables of the crate that draws `midwatch top`: there is one truth about widths.
+    Span::raw(&*letter.encode_utf8(&mut [0; 4])).width()
+}
+
+/// Marks that may stand on one letter: no script needs more, and a heap of them climbs over the
+/// lines around it.
+const MARKS_MAX: usize = 4;
+
+/// `text` as each of its letters by itself: without what joins letters into one picture or changes
+/// how wide one is, for terminals differ about that.
+pub(crate) fn plain(text: &str) -> String {
+    let mut marks = 0;
+    let stays = |letter: &char| {
+        let joins = matches!(*letter,
+            '\u{200B}'..='\u{200F}' | '\u{2060}'..='\u{2064}' | '\u{FE00}'..='\u{FE0F}'
+            | '\u{FEFF}' | '\u{1F3FB}'..='\u{1F3FF}' | '\u{E0000}'..='\u{E0FFF}');
+        marks = if letter_width(*letter) == 0 { marks + 1 } else { 0 };
+        !joins && marks <= MARKS_MAX
+    };
+    text.chars().filter(stays).collect()
+}
+
+/// `text` without its first `columns`.
+pub(crate) fn pan(text: &str, columns: usize) -> String {
+    let mut passed = 0;
+    let passes = |letter: &char| {
+        let before = passed;
+        passed += letter_width(*letter);
+        before < columns
+    };
+    text.chars().skip_while(passes).collect()
 }
 
 /// `text`, cut to `columns` with an ellipsis where it is wider.
@@ -69,6 +89,14 @@ mod tests {
         assert_eq!(width("abc"), 3);
         assert_eq!(width("夜班"), 4);
         assert_eq!(width("e\u{301}"), 1);
+    }
+
+    #[test]
+    fn pictures_of_several_letters_fall_apart() {
+        assert_eq!(plain("a\u{200d}\u{fe0f}b"), "ab");
+        assert_eq!(plain("👩\u{200d}🚀 👍🏽"), "👩🚀 👍");
+        assert_eq!(plain(&format!("e{}x", "\u{301}".repeat(40))).chars().count(), 6);
+        assert_eq!((width("🚀"), pan("夜班x", 2), pan("夜班x", 3)), (2, "班x".into(), "x".into()));
     }
 
     #[test]

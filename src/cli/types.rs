@@ -178,7 +178,7 @@ fn render_list(types: &Types, view: &View) -> String {
 }
 
 /// How a type stands, in a word.
-fn status(one: &TypeView) -> (&'static str, Ink) {
+pub(super) fn status(one: &TypeView) -> (&'static str, Ink) {
     let full = one.max_running.value.is_some_and(|max| u64::from(max) <= one.running);
     match one {
         TypeView { paused: Some(_), .. } => ("paused", Ink::Yellow),
@@ -188,11 +188,11 @@ fn status(one: &TypeView) -> (&'static str, Ink) {
     }
 }
 
-fn count(one: &TypeView, status: &str) -> u64 {
+pub(super) fn count(one: &TypeView, status: &str) -> u64 {
     one.tasks.get(status).copied().unwrap_or_default()
 }
 
-fn running(one: &TypeView) -> String {
+pub(super) fn running(one: &TypeView) -> String {
     match one.max_running.value {
         Some(max) => format!("{} of {max}", one.running),
         None => one.running.to_string(),
@@ -203,7 +203,7 @@ fn paced(one: &TypeView) -> Option<String> {
     one.rate.value.as_ref().map(|rate| format!("{} of {rate}", one.dispatched))
 }
 
-fn note(one: &TypeView, view: &View) -> String {
+pub(super) fn note(one: &TypeView, view: &View) -> String {
     match &one.paused {
         Some(order) => said(order, view),
         None if one.configured => String::new(),
@@ -232,7 +232,7 @@ fn bound<T: std::fmt::Display>(bound: &BoundView<T>) -> String {
     }
 }
 
-fn render(one: &TypeView, view: &View) -> String {
+pub(super) fn render(one: &TypeView, view: &View) -> String {
     let (status, ink) = status(one);
     let kind = super::text::tame(&one.kind);
     let mut text =

@@ -3,6 +3,7 @@
 use super::arguments::{duration, task_id};
 use super::connection::get;
 use super::failure::{Failure, exit};
+use super::patience::Patience;
 use super::session::{Format, Session};
 use crate::api::TaskView;
 use crate::kernel::ids::{Millis, TaskId, Timestamp};
@@ -42,10 +43,20 @@ pub(super) fn wait_for(
     until: Option<Timestamp>,
     session: &mut Session<'_>,
 ) -> Result<u8, Failure> {
+    let mut patience = Patience::default();
     loop {
         let left = until.map_or(CALL_MAX, |until| until.since(crate::clock::wall()).min(CALL_MAX));
         let path = format!("/v1/tasks/{id}/wait?timeout_ms={left}", left = left.0);
-        let task: TaskView = get(session.api, &path)?;
+        let task = match get::<TaskView>(session.api, &path) {
+            Ok(task) => task,
+            // Not longer than the time that was given.
+            Err(failure) if left == Millis(0) => return Err(failure),
+            Err(failure) => {
+                patience.bear(failure, session)?;
+                continue;
+            }
+        };
+        patience.is_back(session);
         if task.status.is_terminal() {
             show_end(&task, session)?;
             let ended_well = task.status == Status::Success;
@@ -77,6 +88,7 @@ fn show_end(task: &TaskView, session: &mut Session<'_>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::{Code, Problem};
     use crate::cli::samples::{self, Played};
 
     fn wait(words: &str, answers: &[(&str, TaskView)]) -> Played {
@@ -101,6 +113,22 @@ mod tests {
         );
         assert_eq!(played.out, "7 SUCCESS\n8 DEAD  connection refused\n");
         assert_eq!(played.code, 1);
+    }
+
+    #[test]
+    fn a_daemon_that_is_away_for_a_moment_is_waited_for() {
+        let away = Problem::new(Code::ShuttingDown, "the daemon is going away");
+        let away = serde_json::to_string(&away).unwrap();
+        let done = serde_json::to_string(&samples::task(7, Status::Success)).unwrap();
+        let path = "GET /v1/tasks/7/wait?timeout_ms=60000";
+        let played =
+            samples::play("wait 7", &[(path, away.clone()), (path, away.clone()), (path, done)]);
+        assert_eq!((played.code, &*played.out), (0, "7 SUCCESS\n"), "{played}");
+        let said = "the daemon is going away; waiting for it\nthe daemon answers again, after ";
+        assert!(played.err.starts_with(said) && played.err.lines().count() == 2, "{played}");
+        // One that stays away is not waited for for ever.
+        let played = samples::play("wait 7", &[(path, away)]);
+        assert_eq!((played.code, &*played.out), (5, ""), "{played}");
     }
 
     #[test]

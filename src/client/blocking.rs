@@ -1,6 +1,7 @@
 //! The client for callers that do one thing at a time.
 
 use super::{Client, ClientError, Content, read_answer};
+use crate::api::OFFSET_HEADER;
 use http_body_util::BodyExt;
 use hyper::Method;
 use hyper::body::{Bytes, Frame, Incoming};
@@ -71,8 +72,18 @@ impl Blocking {
             if response.status().is_success() {
                 // The connection goes with the body: it is of no use before the body's end.
                 drop(sender);
+                let offset = response.headers().get(OFFSET_HEADER);
+                let offset = offset.and_then(|offset| offset.to_str().ok()?.parse().ok());
+                let offset = offset.unwrap_or_default();
                 let body = response.into_body();
-                return Ok(Download { client: self, body, repeatable, kept: Vec::new(), at: 0 });
+                return Ok(Download {
+                    client: self,
+                    body,
+                    repeatable,
+                    offset,
+                    kept: Vec::new(),
+                    at: 0,
+                });
             }
             let status = response.status();
             let body = response.into_body().collect().await;
@@ -89,12 +100,18 @@ pub struct Download<'a> {
     client: &'a Blocking,
     body: Incoming,
     repeatable: bool,
+    offset: u64,
     kept: Vec<u8>,
     /// Where in `kept` the next line begins.
     at: usize,
 }
 
 impl Download<'_> {
+    /// Where the answer begins in a log of which only the end was asked for, in bytes.
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// The next piece, as soon as there is one; `None` at the end. Waits without limit.
     pub fn piece(&mut self) -> Result<Option<Bytes>, ClientError> {
         loop {

@@ -3,6 +3,7 @@
 use crate::api::ProcessId;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -97,6 +98,22 @@ pub(crate) fn stat(pid: u32) -> io::Result<Option<Stat>> {
             format!("/proc/{pid}/stat is not of the known form"),
         )),
     }
+}
+
+/// A worker that was started for the daemon at this socket, as its command line says. For people
+/// who find no engine there; nothing is ever signalled by it.
+pub fn worker_of(socket: &Path) -> Option<u32> {
+    let mut entries = fs::read_dir("/proc").ok()?.flatten();
+    entries.find_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let line = fs::read(entry.path().join("cmdline")).ok()?;
+        let words: Vec<_> = line.split(|byte| *byte == 0).collect();
+        let is_it = |pair: &[&[u8]]| {
+            matches!(pair, [b"--socket", path] if *path == socket.as_os_str().as_bytes())
+        };
+        let is_worker = words.iter().any(|word| *word == b"worker");
+        (is_worker && words.windows(2).any(is_it)).then_some(pid)
+    })
 }
 
 /// Whether reading below `/proc/PID` failed because the process ended meanwhile.

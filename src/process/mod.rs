@@ -38,7 +38,7 @@ pub use claim::{
 };
 pub use descriptor::{inherited, reserve_standard, watch_readable};
 pub use group::Groups;
-pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, state};
+pub use identity::{boot_id, current, is_alive, machine_id, of, pid_namespace, state, worker_of};
 pub use limits::Limits;
 pub use lock::{WorkerLock, is_free, is_lock_name, remove_if_free};
 pub use orphans::Adoption;

@@ -6,7 +6,7 @@ use super::log_file::LogFile;
 use super::problems::{Failure, invalid};
 use super::views::log_path;
 use super::watches::Subject;
-use crate::api::{Code, Problem};
+use crate::api::{Code, OFFSET_HEADER, Problem};
 use crate::kernel::Rejection;
 use crate::kernel::ids::TaskId;
 use axum::body::{Body, Bytes};
@@ -82,6 +82,7 @@ pub(crate) async fn log(
     };
     let (to, pieces) = mpsc::channel(PIECES_MAX);
     let log = LogFile::new(path.clone(), file, start);
+    let begin = HeaderValue::from(start);
     let mut reader = Reader { app, which, log, to };
     tokio::spawn(async move {
         if let Err(error) = reader.run(follow).await {
@@ -93,6 +94,7 @@ pub(crate) async fn log(
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     let attempt = HeaderValue::from(which.attempt);
     headers.insert(HeaderName::from_static("midwatch-attempt"), attempt);
+    headers.insert(HeaderName::from_static(OFFSET_HEADER), begin);
     Ok(response)
 }
 

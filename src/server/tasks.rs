@@ -75,6 +75,10 @@ pub(crate) async fn history(Shared(app): Shared<Arc<App>>, Path(id): Path<String
     };
     let (task, mut history) = app.hand.read(look)?.await??;
     history.task = task.finish();
+    for attempt in &mut history.attempts {
+        let file = std::fs::metadata(app.data_dir.join(&attempt.log));
+        attempt.log_bytes = file.ok().map(|file| file.len());
+    }
     Ok(ok(&history))
 }
 

@@ -215,6 +215,7 @@ fn attempt(task: &Task, attempt: &Attempt) -> AttemptView {
         error: end.and_then(|end| end.error.as_ref()).map(Text::to_string),
         usage: end.and_then(|end| end.usage),
         log: log_path(task.id, attempt.number),
+        log_bytes: None,
         process: lease.and_then(|lease| lease.process.clone()),
     }
 }

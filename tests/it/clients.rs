@@ -6,6 +6,7 @@ mod embedded;
 mod packaging;
 mod python;
 mod shell;
+mod terminal;
 mod threads;
 
 use std::process::{Command, Stdio};

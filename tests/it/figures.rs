@@ -288,7 +288,9 @@ impl Account {
                 let outcome = line["outcome"].as_str().unwrap();
                 let count = self.kinds.get_mut(&task.kind).unwrap();
                 if ["success", "retryable", "fatal", "timed_out"].contains(&outcome) {
-                    count.run.push(number("ran").unwrap_or(millis(&line["at"]) - task.leased));
+                    count
+                        .run
+                        .push(number("ran").unwrap_or_else(|| millis(&line["at"]) - task.leased));
                 }
                 let retried = line["to"] == "RETRYING" && number("wait").is_some();
                 count.sums.retried += u64::from(retried);

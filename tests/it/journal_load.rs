@@ -107,7 +107,10 @@ impl Schema {
             "seq" | "task-id" | "worker-id" | "uint" | "life" | "service" | "millis" => {
                 out.u64(value.as_u64().unwrap()).unwrap();
             }
-            "secret-hash" => {
+            "bool" => {
+                out.bool(value.as_bool().unwrap()).unwrap();
+            }
+            "secret-hash" | "input-digest" => {
                 let text = value.as_str().unwrap();
                 let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
                 out.bytes(&(0..text.len()).step_by(2).map(byte).collect::<Vec<_>>()).unwrap();

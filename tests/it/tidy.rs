@@ -128,6 +128,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "clap_mangen",
             "flate2",
             "fs2",
+            "ratatui",
             "rustix",
             "serde",
             "serde_json",

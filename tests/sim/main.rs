@@ -31,6 +31,7 @@ mod retention;
 mod schedules;
 mod store_cases;
 mod types;
+mod wear;
 mod world;
 
 /// A number from the environment, for runs larger than the usual one.

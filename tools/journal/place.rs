@@ -3,6 +3,7 @@
 use super::failure::{self, Failure};
 use midwatch::config::{Config, Named, Origin, Place, Surroundings};
 use midwatch::journal::disk::Disk as _;
+use midwatch::journal::store::{JOURNAL_DIR, SNAPSHOT_DIR};
 use midwatch::journal::{JournalError, RealDisk, Report};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -46,7 +47,8 @@ impl Store {
         }
     }
 
-    /// Reads with `read`, again when a running daemon removes a file underneath.
+    /// Reads with `read`, again when a running daemon removes a file underneath. What looks damaged
+    /// because a snapshot went meanwhile does not once it is read anew.
     pub(crate) fn read<T>(
         &self,
         mut read: impl FnMut(&RealDisk) -> Result<T, JournalError>,
@@ -54,12 +56,19 @@ impl Store {
         let mut tries = TRIES;
         loop {
             tries -= 1;
+            let before = self.names();
             match read(&self.disk) {
                 Err(JournalError::Io { source, .. })
                     if tries != 0 && source.kind() == io::ErrorKind::NotFound => {}
+                Err(_) if tries != 0 && self.names() != before => {}
                 result => return result,
             }
         }
+    }
+
+    /// The files of journal and snapshots.
+    fn names(&self) -> [Option<Vec<String>>; 2] {
+        [JOURNAL_DIR, SNAPSHOT_DIR].map(|dir| self.disk.list(dir).ok())
     }
 
     /// A refusal of the journal as this tool says it.

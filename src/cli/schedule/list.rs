@@ -59,7 +59,7 @@ pub(super) fn render(schedules: &Schedules, view: &View) -> String {
 }
 
 /// What a person should know of it, the most important first.
-fn note(one: &ScheduleView, view: &View) -> (String, Ink) {
+pub(in crate::cli) fn note(one: &ScheduleView, view: &View) -> (String, Ink) {
     if let Some(trouble) = &one.trouble {
         return (trouble.clone(), Ink::Red);
     }

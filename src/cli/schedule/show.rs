@@ -24,7 +24,7 @@ pub(super) fn run(name: &str, session: &mut Session<'_>) -> Result<u8, Failure> 
     Ok(exit::DONE)
 }
 
-pub(super) fn render(one: &ScheduleView, view: &View) -> String {
+pub(in crate::cli) fn render(one: &ScheduleView, view: &View) -> String {
     let mut text = head(one, view);
     let mut line = |name: &str, value: Option<String>| {
         if let Some(value) = value {

@@ -98,9 +98,9 @@ fn eventful() -> ScheduleView {
 #[test]
 fn one_schedule_accounts_for_its_planned_times() {
     let view = View { zone: Zone::Local, ..samples::view(Some(80)) };
-    let local = show::render(&eventful(), &view);
+    let local = render(&eventful(), &view);
     assert!(local.contains("Mon 2026-03-09 01:10:00 EDT to 04:10:00 EDT"), "{local}");
-    let text = show::render(&eventful(), &samples::view(Some(80)));
+    let text = render(&eventful(), &samples::view(Some(80)));
     assert!(text.lines().all(|line| crate::cli::text::width(line) <= 80), "{text}");
     expect![[r#"
         schedule nightly  30 2 * * *  America/New_York  on
@@ -150,7 +150,7 @@ fn a_paused_and_a_stuck_schedule_say_so_first() {
     let stuck = ScheduleView { trouble, next: None, ..nightly() };
     let held = ScheduleView { held: true, ..nightly() };
     let lines = |one: &ScheduleView| {
-        let text = show::render(one, &samples::view(Some(80)));
+        let text = render(one, &samples::view(Some(80)));
         text.split_inclusive('\n').take(3).collect::<String>()
     };
     expect![[r#"
@@ -216,8 +216,8 @@ fn what_is_planned_is_shown_in_its_zone_and_in_utc_where_that_is_wanted() {
     let view = View { zone: Zone::Local, ..samples::view(Some(100)) };
     expect![[r#"
         screen
-          Sun 2026-03-15 02:30:00 EDT  in 1 d 3 h
-          Sun 2027-03-14 03:00:00 EDT  in 365 d 4 h  02:30 does not exist that day: the first instant after…
+          Sun 2026-03-15 02:30:00…  in 1 d 3 h
+          Sun 2027-03-14 03:00:00…  in 365 d 4 h  02:30 does not exist that day: the first instant after th…
     "#]].assert_eq(&samples::screen(&next::render(&times, &view)));
     let answer = serde_json::to_string(&times).unwrap();
     let asked = "GET /v1/schedules/nightly/next?n=2&from=2026-03-15T00%3A00%3A00.000Z";
@@ -296,8 +296,33 @@ fn a_trigger_may_be_waited_for_unless_it_waits_itself() {
     let played = samples::play("schedule trigger nightly", &[(asked, acted(true, None))]);
     assert_eq!((played.code, played.out.as_str()), (0, ""));
     assert_eq!(played.err, "the run waits until another one has ended\n");
-    let played = samples::play("schedule trigger nightly --wait", &[(asked, acted(true, None))]);
-    assert_eq!(played.code, 1);
+    // A run that waits is waited for: until it is made, and then until its task has ended.
+    let now = at("2026-03-14T02:40:00.000Z", "now", None);
+    let schedule = |queued: &[&str], last: &PlannedView, task| {
+        let queued = queued.iter().map(|at| (*at).to_owned()).collect();
+        let one =
+            ScheduleView { queued, last: Some(last.clone()), last_task: Some(task), ..eventful() };
+        ("GET /v1/schedules/nightly", serde_json::to_string(&one).unwrap())
+    };
+    let before = at("2026-03-14T02:00:00.000Z", "then", None);
+    let ended = serde_json::to_string(&ended).unwrap();
+    let answers = [
+        (asked, acted(true, None)),
+        schedule(&["2026-03-14T02:10:00.000Z", &now.at], &before, TaskId(5)),
+        schedule(&[&now.at], &before, TaskId(6)),
+        schedule(&[], &now, TaskId(7)),
+        (wait, ended),
+    ];
+    let played = samples::play("schedule trigger nightly --wait", &answers);
+    assert_eq!((played.code, played.out.as_str()), (0, "7\n7 SUCCESS\n"), "{played}");
+    let answers = [
+        (asked, acted(true, None)),
+        schedule(&[&now.at], &before, TaskId(6)),
+        schedule(&[], &before, TaskId(6)),
+    ];
+    let played = samples::play("schedule trigger nightly --wait", &answers);
+    assert_eq!((played.code, played.out.as_str()), (1, ""), "{played}");
+    assert!(played.err.contains("waits no more"), "{played}");
 }
 
 #[test]
