@@ -2,7 +2,7 @@
 
 use super::super::failure::exit;
 use super::Patient;
-use super::finding::{Finding, Level};
+use super::finding::{Finding, Level, plural};
 use crate::api::{StatusView, Workers};
 use std::path::Path;
 
@@ -62,8 +62,9 @@ pub(super) fn answering(status: &StatusView, version: &str) -> Vec<Finding> {
     }));
     if findings.is_empty() {
         findings.push(Finding::ok(format!(
-            "version {}, {} workers alive",
-            status.version, status.workers_alive
+            "version {}, {} alive",
+            status.version,
+            plural(status.workers_alive as usize, "worker")
         )));
     }
     findings

@@ -102,7 +102,7 @@ pub(crate) fn render(examined: &Examined, view: &View) -> String {
     for group in groups {
         let findings = examined.findings.iter().filter(|finding| finding.group == group);
         let (well, ill): (Vec<_>, Vec<_>) = findings.partition(|it| it.level == Level::Ok);
-        if ill.is_empty() {
+        if !well.is_empty() && ill.iter().all(|finding| finding.level == Level::Note) {
             let all: Vec<_> = well.iter().map(|finding| finding.what.as_str()).collect();
             text += &head(Level::Ok, group, &all.join(", "), view);
         }
@@ -141,16 +141,17 @@ fn tell(finding: &Finding, view: &View) -> String {
 fn last_line(examined: &Examined) -> String {
     let count = |level| examined.findings.iter().filter(|it| it.level == level).count();
     let (problems, warnings) = (count(Level::Problem), count(Level::Warning));
-    let plural = |n: usize, what: &str| match n {
-        1 => format!("1 {what}"),
-        n => format!("{n} {what}s"),
-    };
     match (problems, warnings) {
         (0, 0) => "\nnothing needs to be done\n".to_owned(),
         (0, _) => format!("\n{}\n", plural(warnings, "warning")),
         (_, 0) => format!("\n{}\n", plural(problems, "problem")),
         _ => format!("\n{}, {}\n", plural(problems, "problem"), plural(warnings, "warning")),
     }
+}
+
+/// So many of something.
+pub(super) fn plural(number: usize, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
 }
 
 /// A text in lines of at most so many columns, broken between words.

@@ -1,7 +1,7 @@
 //! The config and the places it names.
 
 use super::Patient;
-use super::finding::Finding;
+use super::finding::{Finding, plural};
 use crate::config::Config;
 use crate::server;
 
@@ -24,9 +24,12 @@ pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
 fn well(config: &Config) -> Finding {
     let (handlers, schedules) = (config.handlers.len(), config.schedules.len());
     match &config.file {
-        Some(file) => {
-            Finding::ok(format!("{}, {handlers} handlers, {schedules} schedules", file.display()))
-        }
+        Some(file) => Finding::ok(format!(
+            "{}, {}, {}",
+            file.display(),
+            plural(handlers, "handler"),
+            plural(schedules, "schedule")
+        )),
         None => Finding::ok("no config file: the built-in defaults"),
     }
 }

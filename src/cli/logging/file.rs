@@ -1,6 +1,7 @@
 //! A file of the log: found again when somebody moved it, set aside when it is full, and silent
 //! about its own troubles but for one line.
 
+use super::line::Said;
 use super::writer::Settings;
 use crate::config::Rotate;
 use crate::kernel::ids::{Millis, Timestamp};
@@ -119,9 +120,10 @@ impl LogFile {
         self.make_ready(dir, settings, &day, now)?;
         let mut text = std::mem::take(&mut self.early);
         if let Some(Trouble { since, why, lost, .. }) = &self.trouble {
-            let (at, since) = (crate::clock::wall(), crate::units::rfc3339(*since));
-            let at = crate::units::rfc3339(at);
-            text += &format!("{at}  WARN {lost} lines since {since} could not be written: {why}\n");
+            let since = crate::units::rfc3339(*since);
+            let told = format!("{lost} lines since {since} could not be written: {why}");
+            let process = self.name.trim_end_matches(".debug");
+            text += &Said::own(told).line(process, settings.json);
         }
         text += line;
         let Some(open) = &mut self.open else { return Ok(()) };

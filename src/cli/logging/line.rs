@@ -19,6 +19,27 @@ pub(super) struct Said {
 }
 
 impl Said {
+    /// A word of the log's own.
+    pub(super) fn own(message: String) -> Self {
+        let at = crate::clock::wall();
+        Self { at, level: Level::WARN, message, fields: Vec::new() }
+    }
+
+    /// The line in the form that is wanted.
+    pub(super) fn line(&self, process: &str, json: bool) -> String {
+        if json { self.json(process) } else { self.text(false) }
+    }
+
+    pub(super) const fn level(&self) -> Level {
+        self.level
+    }
+
+    /// About what it takes while it waits.
+    pub(super) fn bytes(&self) -> usize {
+        let texts = self.fields.iter().map(|(_, value)| value.as_str().map_or(0, str::len));
+        texts.fold(self.message.len() + 200, |sum, bytes| sum + bytes + 40)
+    }
+
     /// Reads an event.
     pub(super) fn of(event: &Event<'_>, at: Timestamp) -> Self {
         let level = *event.metadata().level();

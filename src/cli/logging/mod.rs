@@ -17,14 +17,13 @@ use super::session::Session;
 use crate::config::{Config, Level, LogDir, LogFormat};
 use std::io::IsTerminal;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, registry, reload};
-use writer::{Echo, Entry, Settings, Writer};
+use writer::{Echo, Settings, Writer};
 
 /// Longest wait for the last lines when the process ends, or panics.
 const LAST_WORDS_TIME: Duration = Duration::from_secs(2);
@@ -48,20 +47,14 @@ pub(super) fn begin(config: &Config, session: &Session<'_>, name: &str) -> Resul
     let asked = move |config: &Config| level(config, verbose, quiet);
     let (filter, handle) = reload::Layer::new(asked(config));
     let terminal = std::io::stderr().is_terminal();
-    let writer = Writer::start(file_name(name), settings(config, terminal));
+    let style = Style { terminal, colour: session.err_paint.0 && terminal };
+    let writer = Writer::start(name.to_owned(), file_name(name), settings(config, style));
     let writer = writer.map_err(|error| failed(&error))?;
-    let lines = Lines {
-        writer: writer.clone(),
-        name: name.to_owned(),
-        colour: session.err_paint.0 && terminal,
-        json: AtomicBool::new(config.log.format == LogFormat::Json),
-    };
-    let lines: &'static Lines = Box::leak(Box::new(lines)); // lives as long as the process
-    registry().with(filter).with(LinesLayer(lines)).try_init().map_err(|error| failed(&error))?;
+    let lines = LinesLayer(writer.clone());
+    registry().with(filter).with(lines).try_init().map_err(|error| failed(&error))?;
     let to = writer.clone();
     let follow = move |config: &Config| {
-        lines.json.store(config.log.format == LogFormat::Json, Ordering::Relaxed);
-        to.change(settings(config, terminal));
+        to.change(settings(config, style));
         drop(handle.reload(asked(config)));
     };
     drop(LOG.set(Log { writer, follow: Box::new(follow) }));
@@ -88,27 +81,12 @@ pub(super) fn end() {
     }
 }
 
-/// What the lines of this process are made with.
-struct Lines {
-    writer: Writer,
-    name: String,
-    colour: bool,
-    json: AtomicBool,
-}
-
-struct LinesLayer(&'static Lines);
+/// Hands over what is said; it becomes a line on the thread that writes it.
+struct LinesLayer(Writer);
 
 impl<S: Subscriber> Layer<S> for LinesLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        let Lines { writer, name, colour, json } = self.0;
-        let level = *event.metadata().level();
-        let said = line::Said::of(event, crate::clock::wall());
-        let (text, coloured) = if json.load(Ordering::Relaxed) {
-            (said.json(name), None)
-        } else {
-            (said.text(false), colour.then(|| said.text(true)))
-        };
-        writer.write(Entry { level, text, coloured });
+        self.0.write(line::Said::of(event, crate::clock::wall()));
     }
 }
 
@@ -120,12 +98,19 @@ fn file_name(name: &str) -> String {
     if name.starts_with('.') || name.is_empty() { format!("worker{name}") } else { name }
 }
 
-fn settings(config: &Config, terminal: bool) -> Settings {
+/// What stderr is.
+#[derive(Clone, Copy)]
+struct Style {
+    terminal: bool,
+    colour: bool,
+}
+
+fn settings(config: &Config, style: Style) -> Settings {
     let log = &config.log;
     let within = (log.dir == LogDir::DataDir).then(|| config.data_dir.clone());
     let echo = match log.dir {
         // Who names a place looks there; what is bad is said here all the same.
-        LogDir::At(_) if !terminal => Echo::Warnings,
+        LogDir::At(_) if !style.terminal => Echo::Warnings,
         LogDir::At(_) | LogDir::DataDir | LogDir::Stderr => Echo::All,
     };
     Settings {
@@ -136,6 +121,8 @@ fn settings(config: &Config, terminal: bool) -> Settings {
         keep: log.keep,
         compress: log.compress,
         echo,
+        json: log.format == LogFormat::Json,
+        colour: style.colour,
     }
 }
 

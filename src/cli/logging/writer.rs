@@ -1,6 +1,7 @@
 //! The queue of lines, and the thread that writes them.
 
 use super::file::LogFile;
+use super::line::Said;
 use crate::config::Rotate;
 use crate::process::start_deaf_thread;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -31,6 +32,7 @@ const FLUSH_EVERY: Duration = Duration::from_millis(10);
 const PIECE_BYTES: usize = 4096;
 
 /// What is written where.
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the config, or a fact")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// The directory of the files; none where there are no files.
@@ -42,6 +44,9 @@ pub(super) struct Settings {
     pub(super) keep: u32,
     pub(super) compress: bool,
     pub(super) echo: Echo,
+    pub(super) json: bool,
+    /// Whether lines on stderr are coloured.
+    pub(super) colour: bool,
 }
 
 /// What also goes to stderr.
@@ -51,16 +56,8 @@ pub(super) enum Echo {
     Warnings,
 }
 
-/// A line on its way.
-pub(super) struct Entry {
-    pub(super) level: Level,
-    pub(super) text: String,
-    /// For a terminal.
-    pub(super) coloured: Option<String>,
-}
-
 enum Message {
-    Write(Entry),
+    Write(Said),
     /// Everything before it was written.
     Flush(SyncSender<()>),
 }
@@ -83,19 +80,19 @@ struct Load {
 
 impl Writer {
     /// Starts the thread.
-    pub(super) fn start(name: String, settings: Settings) -> io::Result<Self> {
+    pub(super) fn start(process: String, name: String, settings: Settings) -> io::Result<Self> {
         let (to, from) = sync_channel(LINES_MAX);
         let load = Arc::new(Load::default());
         let its = Arc::clone(&load);
-        start_deaf_thread("log", move || Desk::new(name, settings).work(&from, &its))?;
+        start_deaf_thread("log", move || Desk::new(process, name, settings).work(&from, &its))?;
         Ok(Self { to, load })
     }
 
     /// Hands a line over; never waits.
-    pub(super) fn write(&self, entry: Entry) {
-        let bytes = entry.text.len();
+    pub(super) fn write(&self, said: Said) {
+        let bytes = said.bytes();
         let queued = self.load.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if BYTES_MAX < queued || self.to.try_send(Message::Write(entry)).is_err() {
+        if BYTES_MAX < queued || self.to.try_send(Message::Write(said)).is_err() {
             self.load.bytes.fetch_sub(bytes, Ordering::Relaxed);
             self.load.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -126,6 +123,9 @@ impl Writer {
 
 /// Where the lines are written.
 struct Desk {
+    /// As whom its lines speak.
+    process: String,
+    /// The name of its files.
     name: String,
     settings: Settings,
     /// Lines from info on.
@@ -136,25 +136,25 @@ struct Desk {
 }
 
 impl Desk {
-    fn new(name: String, settings: Settings) -> Self {
+    fn new(process: String, name: String, settings: Settings) -> Self {
         let main = LogFile::new(name.clone());
         let debug = LogFile::new(format!("{name}.debug"));
-        Self { name, settings, main, debug, stderr: Reader::default() }
+        Self { process, name, settings, main, debug, stderr: Reader::default() }
     }
 
     fn work(mut self, from: &Receiver<Message>, load: &Load) {
         while let Ok(message) = from.recv() {
             match message {
-                Message::Write(entry) => {
-                    load.bytes.fetch_sub(entry.text.len(), Ordering::Relaxed);
+                Message::Write(said) => {
+                    load.bytes.fetch_sub(said.bytes(), Ordering::Relaxed);
                     let next = load.next.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(settings) = next {
                         self.change(settings);
                     }
-                    self.write(&entry);
+                    self.write(&said);
                     let lost = load.lost.swap(0, Ordering::Relaxed);
                     if lost != 0 {
-                        self.write(&own_line(&format!(
+                        self.write(&Said::own(format!(
                             "{lost} lines came faster than the log could be written, and are lost"
                         )));
                     }
@@ -172,26 +172,24 @@ impl Desk {
         self.settings = settings;
     }
 
-    fn write(&mut self, entry: &Entry) {
+    fn write(&mut self, said: &Said) {
+        let Settings { json, colour, .. } = self.settings;
+        let line = said.line(&self.process, json);
         let echo = match self.settings.echo {
             Echo::All => true,
-            Echo::Warnings => entry.level <= Level::WARN,
+            Echo::Warnings => said.level() <= Level::WARN,
         };
-        if echo {
-            self.stderr.write(entry.coloured.as_deref().unwrap_or(&entry.text));
+        let own = |said: &Said| said.line(&self.process, json);
+        if echo && colour && !json {
+            self.stderr.write(&said.text(true), own);
+        } else if echo {
+            self.stderr.write(&line, own);
         }
-        let file = if entry.level <= Level::INFO { &mut self.main } else { &mut self.debug };
-        if let Some(trouble) = file.write(&entry.text, &self.settings) {
-            let line = own_line(&trouble);
-            self.stderr.write(&line.text);
+        let file = if said.level() <= Level::INFO { &mut self.main } else { &mut self.debug };
+        if let Some(trouble) = file.write(&line, &self.settings) {
+            self.stderr.write(&own(&Said::own(trouble)), own);
         }
     }
-}
-
-/// A line of the log's own.
-fn own_line(message: &str) -> Entry {
-    let at = crate::units::rfc3339(crate::clock::wall());
-    Entry { level: Level::WARN, text: format!("{at}  WARN {message}\n"), coloured: None }
 }
 
 /// Who reads stderr.
@@ -204,11 +202,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn write(&mut self, line: &str) {
+    /// Writes a line; `own` makes one of what has to be said besides.
+    fn write(&mut self, line: &str, own: impl Fn(&Said) -> String) {
         if self.missed != 0 && is_ready(Timespec::default()) {
             let missed = std::mem::take(&mut self.missed);
-            let told = own_line(&format!("{missed} lines were not read here in time"));
-            self.asleep = !put(told.text.as_bytes(), READER_TIME);
+            let told = Said::own(format!("{missed} lines were not read here in time"));
+            self.asleep = !put(own(&told).as_bytes(), READER_TIME);
         }
         let patience = if self.asleep { Timespec::default() } else { READER_TIME };
         self.asleep = !put(line.as_bytes(), patience);

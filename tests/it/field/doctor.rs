@@ -50,7 +50,7 @@ fn a_sound_setup_needs_nothing_and_is_left_as_it_was() {
     house.until_status(house.submit("job", "1"), Status::Success);
     let (code, findings) = examine(&house);
     assert_eq!((code, problems(&findings)), (0, vec![]));
-    find(&findings, "daemon", "ok", "1 workers alive");
+    find(&findings, "daemon", "ok", "1 worker alive");
     find(&findings, "handlers", "ok", "can be started");
     let left: Vec<_> = fs::read_dir(house.data("run")).unwrap().flatten().collect();
     let probes = left.iter().filter(|it| it.file_name().to_string_lossy().contains("doctor"));
@@ -89,7 +89,7 @@ fn what_is_wrong_with_the_setup_is_named_with_its_remedy() {
     let (code, findings) = examine(&house);
     assert_eq!(code, 1);
     assert!(problems(&findings).iter().any(|it| it.to_string().contains("other")));
-    put(&house.path("midwatch.toml"), &(config(&house) + "[handlers.other]\ntimeuot = 1\n"));
+    put(&house.path("midwatch.toml"), &(config(&house) + "[handlers.another]\ntimeuot = 1\n"));
     // The daemon goes on with the one it has, and is asked all the same.
     let refused = house.until("the daemon has refused it too", |house| {
         let (code, findings) = examine(house);

@@ -41,7 +41,9 @@ const SHORT_LEASE: &str = "timeout = \"4s\"\ncancel_grace = \"100ms\"\nkill_grac
 // B34, and W74 on the real program: a worker on its own, stopped past its leases, then continued.
 #[test]
 fn a_worker_that_was_stopped_past_its_leases_is_refused_in_all_that_it_says() {
-    let house = House::new(BRISK, &[("saves", SAVES, SHORT_LEASE), ("ends", ENDS, SHORT_LEASE)]);
+    let handlers = [("saves", SAVES, SHORT_LEASE), ("ends", ENDS, SHORT_LEASE)];
+    // The worker then tells of the end of each attempt.
+    let house = House::with("[log]\nlevel = \"debug\"\n", BRISK, &handlers);
     let engine = house.engine();
     let sleeper = house.worker("sleeper", 2);
     let saves = house.submit("saves", "null");

@@ -175,7 +175,9 @@ fn from_another_machine(data: &Path) {
 
 fn without_lock(data: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = bytes_of(data);
-    files.retain(|(path, _)| !path.ends_with("midwatch.lock"));
+    // Nor our own log, which tells of the refusal.
+    let log = data.join("log");
+    files.retain(|(path, _)| !path.ends_with("midwatch.lock") && !path.starts_with(&log));
     files
 }
 

@@ -21,6 +21,8 @@ impl Bench {
             keep: 3,
             compress: false,
             echo: Echo::All,
+            json: false,
+            colour: false,
         };
         fs::create_dir(dir.path().join("data")).unwrap();
         Self { dir, settings, log: LogFile::new("engine".to_owned()) }
