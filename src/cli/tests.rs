@@ -126,27 +126,6 @@ fn the_document_names_every_command_and_every_option() {
 }
 
 #[test]
-fn the_document_names_every_field_that_programs_get() {
-    let status = status::tests::status();
-    let history = samples::history();
-    let values = [
-        ("A **task**", serde_json::to_value(&history.task).unwrap()),
-        ("A **transition**", serde_json::to_value(&history.transitions[0]).unwrap()),
-        ("An **attempt**", serde_json::to_value(&history.attempts[0]).unwrap()),
-        ("The **status**", serde_json::to_value(status).unwrap()),
-        ("| `list` | ", serde_json::to_value(samples::list()).unwrap()),
-        ("| `history` | ", serde_json::to_value(&history).unwrap()),
-    ];
-    for (begin, value) in values {
-        let line = DOCUMENT.lines().find(|line| line.starts_with(begin)).unwrap();
-        for field in value.as_object().unwrap().keys() {
-            let named = [format!("`{field}`"), format!("\"{field}\"")];
-            assert!(named.iter().any(|named| line.contains(named)), "{begin} {field}");
-        }
-    }
-}
-
-#[test]
 fn an_empty_path_is_a_slip() {
     for flag in ["--socket", "--data-dir", "--config"] {
         let played = samples::play_words(&["config", "show", flag, ""], &[]);

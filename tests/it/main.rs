@@ -30,6 +30,7 @@ mod journal_tool;
 mod limits;
 mod process;
 mod server;
+mod spec_json;
 mod spec_limits;
 mod spec_reader;
 mod spec_records;
