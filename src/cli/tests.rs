@@ -182,14 +182,15 @@ fn no_output_is_wider_than_the_screen_whatever_is_in_it() {
             }
         }
     }
+}
 
-    fn event() -> String {
-        let event = serde_json::json!({
-            "seq": 1, "at": "2026-03-14T02:10:00.009Z", "event": "leased", "task": 7, "type": "t",
-            "from": "PENDING", "to": "RUNNING", "reason": "dispatched", "by": "w", "note": "n",
-        });
-        format!("data: {}\n\n", hostile(event))
-    }
+/// An event of the stream.
+fn event() -> String {
+    let event = serde_json::json!({
+        "seq": 1, "at": "2026-03-14T02:10:00.009Z", "event": "leased", "task": 7, "type": "t",
+        "from": "PENDING", "to": "RUNNING", "reason": "dispatched", "by": "w", "note": "n",
+    });
+    format!("data: {}\n\n", hostile(event))
 }
 
 /// Whatever has a JSON form.

@@ -140,7 +140,7 @@ impl Walk {
                 return;
             }
             if let Some(shape) = &field.shape {
-                return self.into_shape(section, path, shape, value);
+                return self.walk_shape(section, path, shape, value);
             }
         } else if !path.is_empty() && !rows.keys().any(|row| row.starts_with(&format!("{path}."))) {
             self.wrong.insert(format!("{section}: `{path}` is not documented"));
@@ -167,7 +167,7 @@ impl Walk {
     }
 
     /// What the section itself documents of the object stays with it; the rest is the shape's.
-    fn into_shape(&mut self, section: &str, path: &str, shape: &str, value: &Value) {
+    fn walk_shape(&mut self, section: &str, path: &str, shape: &str, value: &Value) {
         let Value::Object(fields) = value else { return };
         let (mut own, mut rest) = (Vec::new(), serde_json::Map::new());
         for (name, value) in fields {
@@ -455,7 +455,7 @@ fn the_page_of_json_has_every_field_that_is_printed_and_no_other() {
         part.kill();
     }
     std::thread::sleep(std::time::Duration::from_millis(2500));
-    let mut parts = vec![house.engine(), house.worker("w1", 8)];
+    let mut parts = [house.engine(), house.worker("w1", 8)];
     house.touch("go");
     let waited = house.run(&["wait", "1", "--json"]);
     walk.take("midwatch wait", &serde_json::from_slice(&waited.stdout).unwrap());
