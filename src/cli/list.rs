@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         Format::Json => session.json(&list)?,
         Format::Ndjson => list.tasks.iter().try_for_each(|task| session.json(task))?,
         Format::Table => {
-            session.print(&render(&list, &session.view))?;
+            session.show(&render(&list, &session.view))?;
             session.note(&footer(&list, args));
         }
     }

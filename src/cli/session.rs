@@ -123,6 +123,14 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Prints a screen: no line of it is wider than the terminal.
+    pub(crate) fn show(&mut self, screen: &str) -> Result<(), Failure> {
+        match self.view.width {
+            Some(columns) => self.print(&super::text::fit(screen, columns)),
+            None => self.print(screen),
+        }
+    }
+
     /// Prints a result as one line of JSON.
     pub(crate) fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let mut line = serde_json::to_string(value)

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
     match session.format {
         Format::Table => {
             let held_up = held_up(&task, session);
-            session.print(&render(&task, held_up, &session.view))?;
+            session.show(&render(&task, held_up, &session.view))?;
         }
         Format::Json | Format::Ndjson => session.json(&task)?,
     }
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
 pub(crate) fn run_history(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure> {
     let history: History = get(session.api, &format!("/v1/tasks/{}/history", args.id))?;
     match session.format {
-        Format::Table => session.print(&history::render(&history, &session.view))?,
+        Format::Table => session.show(&history::render(&history, &session.view))?,
         Format::Json | Format::Ndjson => session.json(&history)?,
     }
     Ok(0)

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
     let stats: StatsView = get(session.api, &with_query("/v1/stats", &query))?;
     match session.format {
         Format::Json | Format::Ndjson => session.json(&stats)?,
-        Format::Table => session.print(&render(&stats, &session.view))?,
+        Format::Table => session.show(&render(&stats, &session.view))?,
     }
     Ok(0)
 }

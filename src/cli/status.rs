@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         Format::Table => {
             // A daemon that cannot tell its figures still tells its health.
             let stats: Option<StatsView> = get(session.api, "/v1/stats").ok();
-            session.print(&render(&status, stats.as_ref(), &session.view))?;
+            session.show(&render(&status, stats.as_ref(), &session.view))?;
         }
     }
     let healthy = args.digest || status.health == "OK";

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::api::Code;
+use crate::units;
 use expect_test::expect;
 
 #[test]
@@ -128,23 +129,81 @@ fn the_document_names_every_command_and_every_option() {
     }
 }
 
+/// Answers of the API whose every text is long, wide and hostile.
+fn hostile(mut value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    let words = "夜班\u{1b}[2J\u{202e}👩\u{200d}🚀\r\n".repeat(30);
+    match &mut value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let kept = ["status", "at", "from", "to", "since", "reason", "outcome", "health"];
+                let is_time = name.ends_with("_at") || name.ends_with("_since");
+                let is_word = ["stop_requested", "lease_expire_time", "next_run_time"];
+                if !kept.contains(&&**name) && !is_time && !is_word.contains(&&**name) {
+                    *value = hostile(value.take());
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| *value = hostile(value.take())),
+        Value::String(text) if units::parse_rfc3339(text).is_err() => *text = words,
+        Value::Number(number) if number.is_u64() => *number = i32::MAX.into(),
+        Value::String(_) | Value::Number(_) | Value::Null | Value::Bool(_) => {}
+    }
+    value
+}
+
 #[test]
-fn the_document_names_every_field_that_programs_get() {
+fn no_output_is_wider_than_the_screen_whatever_is_in_it() {
+    let json = |value: serde_json::Value| hostile(value).to_string();
+    let of = |value: &dyn erased::Json| json(value.json());
     let status = status::tests::status();
-    let history = samples::history();
-    let values = [
-        ("A **task**", serde_json::to_value(&history.task).unwrap()),
-        ("A **transition**", serde_json::to_value(&history.transitions[0]).unwrap()),
-        ("An **attempt**", serde_json::to_value(&history.attempts[0]).unwrap()),
-        ("The **status**", serde_json::to_value(status).unwrap()),
-        ("| `list` | ", serde_json::to_value(samples::list()).unwrap()),
-        ("| `history` | ", serde_json::to_value(&history).unwrap()),
-    ];
-    for (begin, value) in values {
-        let line = DOCUMENT.lines().find(|line| line.starts_with(begin)).unwrap();
-        for field in value.as_object().unwrap().keys() {
-            let named = [format!("`{field}`"), format!("\"{field}\"")];
-            assert!(named.iter().any(|named| line.contains(named)), "{begin} {field}");
+    let stats = top::tests::stats(|minute| (minute, 1));
+    let list = samples::list();
+    let (types, workers) = (top::tests::types(), top::tests::workers());
+    let schedules = top::tests::schedules();
+    let all = serde_json::json!({ "schedules": schedules, "refused": [] });
+    for (words, answers) in [
+        ("list", vec![("GET /v1/tasks?limit=50", of(&list))]),
+        ("show 88231", vec![("GET /v1/tasks/88231", of(&list.tasks[0]))]),
+        ("history 88213", vec![("GET /v1/tasks/88213/history", of(&samples::history()))]),
+        ("workers", vec![("GET /v1/workers", json(serde_json::json!({ "workers": workers })))]),
+        ("type list", vec![("GET /v1/types", json(serde_json::json!({ "types": types })))]),
+        ("type show x", vec![("GET /v1/types/x", of(&types[1]))]),
+        ("schedule list", vec![("GET /v1/schedules", json(all))]),
+        ("schedule show x", vec![("GET /v1/schedules/x", of(&schedules[1]))]),
+        ("status", vec![("GET /v1/status", of(&status)), ("GET /v1/stats", of(&stats))]),
+        ("stats", vec![("GET /v1/stats?since=1d", of(&stats))]),
+        ("stats --by minute", vec![("GET /v1/stats?since=1d&minutes=1", of(&stats))]),
+        ("watch", vec![("GET /v1/events", event())]),
+    ] {
+        for more in ["", " --absolute"] {
+            let played = samples::play(&format!("{words}{more}"), &answers);
+            assert!(!played.out.is_empty(), "{words}: {played}");
+            for line in played.out.lines() {
+                assert!(text::width(line) <= 80, "{words}{more}: {line}\n{played}");
+                assert!(!line.contains(char::is_control), "{words}: {line:?}");
+            }
+        }
+    }
+}
+
+/// An event of the stream.
+fn event() -> String {
+    let event = serde_json::json!({
+        "seq": 1, "at": "2026-03-14T02:10:00.009Z", "event": "leased", "task": 7, "type": "t",
+        "from": "PENDING", "to": "RUNNING", "reason": "dispatched", "by": "w", "note": "n",
+    });
+    format!("data: {}\n\n", hostile(event))
+}
+
+/// Whatever has a JSON form.
+mod erased {
+    pub(super) trait Json {
+        fn json(&self) -> serde_json::Value;
+    }
+    impl<T: serde::Serialize> Json for T {
+        fn json(&self) -> serde_json::Value {
+            serde_json::to_value(self).unwrap()
         }
     }
 }

@@ -64,6 +64,50 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     short
 }
 
+/// Every line of `text` cut to `columns`. Our own colours take no room, and end where a line is cut.
+pub(crate) fn fit(text: &str, columns: usize) -> String {
+    let mut fitted = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        let bare: String = pieces(line).map(|(_, text)| text).collect();
+        if width(&bare) <= columns {
+            fitted += line;
+        } else {
+            let mut room = columns;
+            for (colour, text) in pieces(line) {
+                let more = room < width(&bare) && room <= width(text);
+                fitted += colour;
+                fitted += &if more { cut(&format!("{text}…"), room) } else { text.to_owned() };
+                room = room.saturating_sub(width(text));
+                if more {
+                    break;
+                }
+            }
+            if line.contains('\u{1b}') {
+                fitted += "\u{1b}[0m";
+            }
+        }
+        fitted += end;
+    }
+    fitted
+}
+
+/// A line in pieces: a sequence that colours, and the text behind it.
+fn pieces(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let starts = line.match_indices("\u{1b}[").map(|(at, _)| at);
+    let mut bounds: Vec<_> = std::iter::once(0).chain(starts).chain([line.len()]).collect();
+    bounds.dedup();
+    let parts: Vec<_> = bounds
+        .windows(2)
+        .filter_map(|pair| line.get(*pair.first()?..*pair.last()?))
+        .map(|part| {
+            let end = part.strip_prefix("\u{1b}[").and_then(|rest| rest.find('m')).map(|at| at + 3);
+            part.split_at(end.unwrap_or(0))
+        })
+        .collect();
+    parts.into_iter()
+}
+
 /// `text` on one line and without control characters, so that nothing a handler or a submitter
 /// wrote can move the cursor, hide a line or recolour the screen.
 pub(crate) fn tame(text: &str) -> String {
@@ -108,6 +152,15 @@ mod tests {
         }
         assert_eq!(cut("connection refused", 11), "connection…");
         assert_eq!(cut("connection", 10), "connection");
+    }
+
+    #[test]
+    fn a_line_is_cut_beside_its_colours() {
+        let red = "\u{1b}[31mred\u{1b}[0m and 夜班\n";
+        assert_eq!(fit(red, 12), red);
+        assert_eq!(fit(red, 11), "\u{1b}[31mred\u{1b}[0m and 夜…\u{1b}[0m\n");
+        assert_eq!(fit(red, 3), "\u{1b}[31mre…\u{1b}[0m\n");
+        assert_eq!(fit("plain text\nshort\n", 5), "plai…\nshort\n");
     }
 
     #[test]

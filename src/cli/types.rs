@@ -139,7 +139,7 @@ fn list(session: &mut Session<'_>) -> Result<(), Failure> {
     match session.format {
         Format::Json => session.json(&types),
         Format::Ndjson => types.types.iter().try_for_each(|one| session.json(one)),
-        Format::Table => session.print(&render_list(&types, &session.view)),
+        Format::Table => session.show(&render_list(&types, &session.view)),
     }
 }
 
@@ -147,7 +147,7 @@ fn show(kind: &str, session: &mut Session<'_>) -> Result<(), Failure> {
     let one: TypeView = get(session.api, &path(kind))?;
     match session.format {
         Format::Json | Format::Ndjson => session.json(&one),
-        Format::Table => session.print(&render(&one, &session.view)),
+        Format::Table => session.show(&render(&one, &session.view)),
     }
 }
 

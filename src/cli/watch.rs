@@ -176,7 +176,7 @@ fn entry(name: &str, data: &str) -> Entry {
 fn show(event: &EventView, session: &mut Session<'_>) -> Result<bool, Failure> {
     match session.format {
         Format::Json | Format::Ndjson => session.json(event)?,
-        Format::Table => session.print(&format!("{}\n", render(event, &session.view)))?,
+        Format::Table => session.show(&format!("{}\n", render(event, &session.view)))?,
     }
     Ok(event.from != event.to && event.to.is_some_and(Status::is_terminal))
 }

@@ -18,7 +18,7 @@ pub(crate) fn run(session: &mut Session<'_>) -> Result<u8, Failure> {
         Format::Table if workers.workers.is_empty() => {
             session.note("no worker; `midwatch daemon` starts some, `midwatch worker` one");
         }
-        Format::Table => session.print(&render(&workers, &session.view))?,
+        Format::Table => session.show(&render(&workers, &session.view))?,
     }
     Ok(0)
 }

@@ -31,6 +31,7 @@ mod limits;
 mod process;
 mod server;
 mod spec_alerts;
+mod spec_json;
 mod spec_limits;
 mod spec_reader;
 mod spec_records;

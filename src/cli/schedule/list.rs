@@ -15,7 +15,7 @@ pub(super) fn run(session: &mut Session<'_>) -> Result<u8, Failure> {
         Format::Json => session.json(&schedules)?,
         Format::Ndjson => schedules.schedules.iter().try_for_each(|one| session.json(one))?,
         Format::Table => {
-            session.print(&render(&schedules, &session.view))?;
+            session.show(&render(&schedules, &session.view))?;
             for refused in &schedules.refused {
                 let said = format!("{} is not as the config says: {}", refused.name, refused.why);
                 session.complain(&Failure::new(exit::FAILED, said));

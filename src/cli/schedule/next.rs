@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         Format::Json => session.json(&times)?,
         Format::Ndjson => times.planned.iter().try_for_each(|one| session.json(one))?,
         Format::Table => {
-            session.print(&render(&times, &session.view))?;
+            session.show(&render(&times, &session.view))?;
             if let Some(end) = &times.end {
                 session.note(&format!("{}: {end}", times.name));
             }

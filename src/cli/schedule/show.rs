@@ -19,7 +19,7 @@ pub(super) fn run(name: &str, session: &mut Session<'_>) -> Result<u8, Failure> 
     let one: ScheduleView = get(session.api, &path(name))?;
     match session.format {
         Format::Json | Format::Ndjson => session.json(&one)?,
-        Format::Table => session.print(&render(&one, &session.view))?,
+        Format::Table => session.show(&render(&one, &session.view))?,
     }
     Ok(exit::DONE)
 }

@@ -78,7 +78,7 @@ fn ended() -> Vec<TaskView> {
     ]
 }
 
-fn types() -> Vec<TypeView> {
+pub(crate) fn types() -> Vec<TypeView> {
     let one = |kind: &str, max, running, waiting: u64| TypeView {
         kind: kind.to_owned(),
         configured: true,
@@ -104,7 +104,7 @@ fn types() -> Vec<TypeView> {
     ]
 }
 
-fn schedules() -> Vec<ScheduleView> {
+pub(crate) fn schedules() -> Vec<ScheduleView> {
     let json = |name: &str, cron: &str, next: &str, failures: u32| {
         let next = serde_json::json!({ "at": next, "local": next, "note": null });
         serde_json::json!({
@@ -127,7 +127,7 @@ fn schedules() -> Vec<ScheduleView> {
     .into()
 }
 
-fn workers() -> Vec<WorkerView> {
+pub(crate) fn workers() -> Vec<WorkerView> {
     let one = |id, status: &str, silent| WorkerView {
         id: WorkerId(id),
         name: format!("w{id}"),
