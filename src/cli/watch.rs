@@ -32,8 +32,9 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
             return Ok(exit::DONE);
         }
     }
-    let path = with_query("/v1/events", &[("task", args.id.map(|id| id.to_string()))]);
-    let mut events = stream(session.api, &path)?;
+    let task = || ("task", args.id.map(|id| id.to_string()));
+    let mut events = stream(session.api, &with_query("/v1/events", &[task()]))?;
+    let mut name = String::new();
     let mut line = Vec::new();
     let mut data = String::new();
     loop {
@@ -47,13 +48,56 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         let text = text.trim_end_matches(['\n', '\r']);
         if let Some(part) = text.strip_prefix("data:") {
             data.push_str(part.strip_prefix(' ').unwrap_or(part));
+        } else if let Some(part) = text.strip_prefix("event:") {
+            part.trim().clone_into(&mut name);
         } else if text.is_empty() && !data.is_empty() {
-            let ended = show(&std::mem::take(&mut data), session)?;
+            let data = std::mem::take(&mut data);
+            match aside(&std::mem::take(&mut name), &data, session)? {
+                Aside::No => {}
+                Aside::Told => continue,
+                Aside::Again(from) => {
+                    let from = ("from", Some(from.to_string()));
+                    events = stream(session.api, &with_query("/v1/events", &[task(), from]))?;
+                    continue;
+                }
+            }
+            let ended = show(&data, session)?;
             if ended && args.id.is_some() {
                 return Ok(exit::DONE);
             }
         }
     }
+}
+
+/// What the daemon may say about the stream itself.
+enum Aside {
+    /// It is an event.
+    No,
+    /// Something that the user has been told.
+    Told,
+    /// That the reader fell behind, and from where to ask again.
+    Again(u64),
+}
+
+fn aside(name: &str, data: &str, session: &mut Session<'_>) -> Result<Aside, Failure> {
+    let said: serde_json::Value = serde_json::from_str(data).unwrap_or_default();
+    let number = |field: &str| said.get(field).and_then(serde_json::Value::as_u64).unwrap_or(0);
+    match name {
+        "" | "message" => return Ok(Aside::No),
+        "slow" => return Ok(Aside::Again(number("from"))),
+        "busy" => {
+            return Err(Failure::new(exit::REFUSED, "too many watch already")
+                .with_help("watch again with the same command when somebody has stopped"));
+        }
+        "gap" => {
+            let oldest = number("oldest");
+            session.note(&format!(
+                "events before {oldest} are missing here; midwatch-journal dump shows them"
+            ));
+        }
+        _ => {}
+    }
+    Ok(Aside::Told)
 }
 
 /// Prints one event; says whether it ended a task.
@@ -130,6 +174,17 @@ mod tests {
             an event is not understood: key must be a string at line 1 column 2
         "#]]
         .assert_eq(&(played.out + &played.err));
+    }
+
+    #[test]
+    fn who_fell_behind_goes_on_where_he_was_and_who_finds_no_room_is_told() {
+        let slow = format!("{EVENTS}event: slow\ndata: {{\"from\":44}}\n\n");
+        let later = "event: gap\ndata: {\"oldest\":45}\n\nevent: busy\ndata: {}\n\n".to_owned();
+        let answers = [("GET /v1/events", slow), ("GET /v1/events?from=44", later)];
+        let played = samples::play("watch --json", &answers);
+        assert_eq!((played.code, played.out.lines().count()), (7, 3), "{}", played.err);
+        assert!(played.err.contains("events before 45 are missing here"), "{}", played.err);
+        assert!(played.err.contains("too many watch already"), "{}", played.err);
     }
 
     #[test]
