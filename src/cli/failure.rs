@@ -17,6 +17,8 @@ pub(crate) mod exit {
     pub(crate) const UNREACHABLE: u8 = 5;
     /// The daemon went away before it answered.
     pub(crate) const UNKNOWN: u8 = 8;
+    /// Refused: not permitted, or over a limit.
+    pub(crate) const REFUSED: u8 = 7;
 }
 
 /// One complaint: a line that says what happened, and lines that help.

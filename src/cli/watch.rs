@@ -36,10 +36,20 @@ struct Gap {
     oldest: Seq,
 }
 
+/// The data of an event that says that this reader fell behind, and is cut off.
+#[derive(Debug, Deserialize)]
+struct Slow {
+    /// The event to go on with.
+    from: Seq,
+}
+
 /// One entry of the stream.
 enum Entry {
     Event(Box<EventView>),
     Gap(Seq),
+    Slow(Seq),
+    /// Too many watch already.
+    Busy,
     /// Not one of ours.
     Unknown(String),
 }
@@ -119,6 +129,14 @@ impl Watcher {
                     self.tell_what_is_missing(oldest, session);
                     self.next = Some(oldest);
                 }
+                Entry::Slow(from) => {
+                    self.next = Some(from);
+                    return Err(behind());
+                }
+                Entry::Busy => {
+                    return Err(Failure::new(exit::REFUSED, "too many watch already")
+                        .with_help("watch again with the same command when somebody has stopped"));
+                }
                 Entry::Unknown(why) => session.note(&format!("an event is not understood: {why}")),
             }
         }
@@ -164,9 +182,16 @@ fn read_entry(events: &mut dyn BufRead) -> Result<Option<Entry>, Failure> {
     }
 }
 
+/// Asking again at once is all that is needed.
+fn behind() -> Failure {
+    Failure::new(exit::UNREACHABLE, "this reader fell behind")
+}
+
 fn entry(name: &str, data: &str) -> Entry {
     let read = match name {
         "gap" => serde_json::from_str(data).map(|Gap { oldest }| Entry::Gap(oldest)),
+        "slow" => serde_json::from_str(data).map(|Slow { from }| Entry::Slow(from)),
+        "busy" => Ok(Entry::Busy),
         _ => serde_json::from_str(data).map(|event| Entry::Event(Box::new(event))),
     };
     read.unwrap_or_else(|error| Entry::Unknown(error.to_string()))

@@ -6,8 +6,6 @@
 pub struct Key {
     /// Its name.
     pub name: &'static str,
-    /// Whether this version acts on it. A key that is known but not yet acted on is refused.
-    pub supported: bool,
     /// Whether another value waits for a restart. All others are taken up while the program runs,
     /// for what starts from then on.
     pub restart: bool,
@@ -23,15 +21,11 @@ pub struct Section {
 }
 
 const fn now(name: &'static str) -> Key {
-    Key { name, supported: true, restart: false }
+    Key { name, restart: false }
 }
 
 const fn fixed(name: &'static str) -> Key {
-    Key { name, supported: true, restart: true }
-}
-
-const fn later(name: &'static str) -> Key {
-    Key { name, supported: false, restart: false }
+    Key { name, restart: true }
 }
 
 /// The keys outside any table, and the tables.
@@ -96,8 +90,14 @@ pub(super) const LOG: &[Key] = &[
     now("compress"),
 ];
 
-pub(super) const HTTP: &[Key] =
-    &[fixed("socket_group"), now("operate_group"), later("listen"), later("token_file")];
+pub(super) const HTTP: &[Key] = &[
+    fixed("socket_group"),
+    now("operate_group"),
+    fixed("listen"),
+    now("token_file"),
+    now("hosts"),
+    now("open_metrics"),
+];
 
 pub(super) const CLOCK: &[Key] = &[fixed("wait_for_sync")];
 

@@ -107,13 +107,9 @@ impl<'t> Reader<'t> {
             let typed = name.get_ref().as_ref();
             let place =
                 if table.path.is_empty() { String::new() } else { format!(" in {}", table.path) };
-            let fault = match keys.iter().find(|key| key.name == typed) {
-                Some(Key { supported: true, .. }) => continue,
-                Some(_) => Fault::new(format!("`{typed}`{place} is not supported by this version"))
-                    .with_help("remove it: nothing would act on it"),
-                None => unknown_key(typed, &place, keys),
-            };
-            self.fault(name.span().start, fault);
+            if !keys.iter().any(|key| key.name == typed) {
+                self.fault(name.span().start, unknown_key(typed, &place, keys));
+            }
         }
     }
 }
@@ -144,7 +140,7 @@ fn unknown_key(typed: &str, place: &str, keys: &[Key]) -> Fault {
     if let Some(word) = nearest(typed, keys.iter().map(|key| key.name)) {
         return fault.with_help(format!("did you mean `{word}`?"));
     }
-    let known = keys.iter().filter(|key| key.supported).map(|key| key.name);
+    let known = keys.iter().map(|key| key.name);
     fault.with_help(format!("known here: {}", known.collect::<Vec<_>>().join(", ")))
 }
 

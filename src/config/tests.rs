@@ -66,24 +66,6 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 }
 
 #[test]
-fn a_key_of_a_later_version_is_refused_not_ignored() {
-    check_faults(
-        "[http]\nlisten = '127.0.0.1:1'\n\
-         [handlers.a]\ncommand = ['/bin/true']\n",
-        &expect![[r#"
-            error: `listen` in http is not supported by this version (midwatch.toml, line 2)
-              remove it: nothing would act on it
-            error: `listen` in http is not supported by this version (midwatch.toml, line 4)
-              remove it: nothing would act on it
-            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
-              remove it: nothing would act on it
-            error: `ping` is not supported by this version (midwatch.toml, line 8)
-              remove it: nothing would act on it
-        "#]],
-    );
-}
-
-#[test]
 fn limits_out_of_range_are_named_with_their_lines() {
     check_faults(
         "[worker]\nmemory_max = '1MiB'\n[handlers.a]\ncommand = ['/bin/true']\nuser = ''\n\
@@ -104,6 +86,37 @@ fn limits_out_of_range_are_named_with_their_lines() {
             error: `handlers.b.nice` must be a whole number from -20 to 19 (midwatch.toml, line 16)
         "#]],
     );
+}
+
+#[test]
+fn a_tcp_address_needs_tokens_and_hosts_are_bare_names() {
+    check_faults(
+        "[http]\nlisten = 'localhost:8474'\nhosts = ['watch.example', 'http://x']\n\
+         token_file = 'tokens'\nopen_metrics = 'yes'\n",
+        &expect![[r#"
+            error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `localhost:8474` (midwatch.toml, line 2)
+            error: `http.hosts`, entry 2 must name hosts, such as watch.example, without scheme and port, not `http://x` (midwatch.toml, line 3)
+            error: `http.token_file` must be an absolute path, not `tokens` (midwatch.toml, line 4)
+            error: `http.open_metrics` must be true or false, not text (midwatch.toml, line 5)
+        "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '[::1]:8474'\n",
+        &expect![[r#"
+        error: `http.listen` needs `http.token_file`: TCP cannot tell who calls (midwatch.toml, line 2)
+          name a file that only its owner can read, with a line such as: read TOKEN
+    "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '127.0.0.1:0'\ntoken_file = '/t'\n",
+        &expect![[r#"
+        error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `127.0.0.1:0` (midwatch.toml, line 2)
+    "#]],
+    );
+    let good = "[http]\nlisten = '[::1]:8474'\ntoken_file = '/t'\nhosts = ['Watch.Example']\n";
+    let read = sections::read_text(Path::new("midwatch.toml"), good).unwrap().http;
+    assert_eq!(read.listen.unwrap().to_string(), "[::1]:8474");
+    assert_eq!(read.hosts, ["watch.example"]);
 }
 
 #[test]
@@ -284,6 +297,10 @@ compress = true
 [http]
 socket_group = "midwatch"
 operate_group = "ops"
+listen = "127.0.0.1:8474"
+token_file = "/etc/midwatch/tokens"
+hosts = ["watch.example"]
+open_metrics = true
 [handlers.fetch_data]
 command = ["/usr/local/bin/fetch", "--batch", "1000"]
 cwd = "/srv"
@@ -700,7 +717,7 @@ fn the_document_names_every_key_with_its_default_and_what_a_change_needs() {
             let row = format!("| `{}` | ", key.name);
             let rows: Vec<_> = DOCUMENT.lines().filter(|line| line.starts_with(&row)).collect();
             let change = if key.restart { " | restart |" } else { " | at once |" };
-            let rowless = rows.is_empty() || !key.supported;
+            let rowless = rows.is_empty();
             let told = rowless || rows.iter().any(|row| row.ends_with(change));
             assert!(told, "{path} must say{change} of a change: {rows:?}");
             let Some(value) = values.iter().find(|value| value.key == path) else { continue };

@@ -465,6 +465,10 @@ pub(super) fn count(state: &mut State, stamp: &Stamp, event: &Event) {
         | Event::ScheduleRemoved(_)
         | Event::SchedulePaused(_)
         | Event::ScheduleResumed(_)
-        | Event::Released(_) => {}
+        | Event::Released(_)
+        | Event::AlertRaised(_)
+        | Event::AlertCleared(_)
+        | Event::AlertAcked(_)
+        | Event::AlertsTold(_) => {}
     }
 }

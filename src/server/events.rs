@@ -45,7 +45,7 @@ pub(crate) async fn events(
     let (to, feed) = mpsc::channel(BEHIND_MAX);
     app.hand.send(Message::Subscribe { from, to })?;
     let (to, pieces) = mpsc::channel(PIECES_MAX);
-    tokio::spawn(relay(app, task, feed, to));
+    tokio::spawn(relay(app, (task, from), feed, to));
     let mut response = Response::new(Body::new(Pieces(pieces)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -53,9 +53,10 @@ pub(crate) async fn events(
     Ok(response)
 }
 
+/// Sends what happens. `from` is where somebody goes on who has read everything so far.
 async fn relay(
     app: Arc<App>,
-    task: Option<TaskId>,
+    (task, mut from): (Option<TaskId>, Option<Seq>),
     mut feed: mpsc::Receiver<Feed>,
     to: mpsc::Sender<Bytes>,
 ) {
@@ -70,12 +71,25 @@ async fn relay(
             () = app.closing() => return,
         };
         piece = match next {
-            // Too far behind, or too many follow: the reader comes back with his last id.
-            Ok(None) => return,
+            // Too far behind: what was kept for the reader has been sent. He comes back from here.
+            Ok(None) => {
+                let from = from.map_or(0, |from| from.0);
+                let slow = format!("event: slow\ndata: {{\"from\":{from}}}\n\n");
+                drop(to.send(slow.into()).await);
+                return;
+            }
+            Ok(Some(Feed::NoRoom)) => {
+                drop(to.send(Bytes::from_static(b"event: busy\ndata: {}\n\n")).await);
+                return;
+            }
             Ok(Some(Feed::Gap(oldest))) => {
                 format!("event: gap\ndata: {{\"oldest\":{oldest}}}\n\n").into()
             }
-            Ok(Some(Feed::Events(events))) => lines(&events, task).into(),
+            Ok(Some(Feed::Events(events))) => {
+                let behind = |last: &Recorded| Seq(last.stamp.seq.0.saturating_add(1));
+                from = events.last().map(behind).or(from);
+                lines(&events, task).into()
+            }
             Err(_silence) => Bytes::from_static(b":\n\n"),
         };
     }

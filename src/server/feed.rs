@@ -27,6 +27,8 @@ pub(crate) enum Feed {
     Gap(Seq),
     /// Events, in order.
     Events(Arc<[Recorded]>),
+    /// So many follow already that there is no room for one more.
+    NoRoom,
 }
 
 /// The latest events, and who follows.
@@ -42,10 +44,13 @@ impl Feeds {
     /// Adds a follower who wants everything from `from` on, or only what comes.
     pub(crate) fn subscribe(&mut self, from: Option<Seq>, to: Sender<Feed>) {
         self.followers.retain(|follower| !follower.is_closed());
-        if FOLLOWERS_MAX <= self.followers.len() || !self.catch_up(from, &to) {
-            return;
+        if FOLLOWERS_MAX <= self.followers.len() {
+            if to.try_send(Feed::NoRoom).is_err() {
+                tracing::debug!("a follower went before he was told that there is no room");
+            }
+        } else if self.catch_up(from, &to) {
+            self.followers.push(to);
         }
-        self.followers.push(to);
     }
 
     /// Sends what is kept; whether that went well.
@@ -97,5 +102,80 @@ fn slim(event: &mut Event, empty: &Text) {
         Event::Ended(ended) => ended.result = None,
         Event::Heard(heard) => heard.holds = Vec::new(),
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::event::{Actor, Forgotten, Stamp};
+    use crate::kernel::ids::{LifeTime, ServiceTime, Timestamp};
+    use tokio::sync::mpsc::{Receiver, channel};
+
+    fn recorded(seq: u64) -> Recorded {
+        let (wall, life, service) = (Timestamp(0), LifeTime(0), ServiceTime(0));
+        let stamp = Stamp { seq: Seq(seq), wall, life, service, by: Actor::Daemon };
+        let event = Event::Forgotten(Forgotten { tasks: Vec::new() });
+        Recorded { stamp, event, kind: None, from: None, to: None }
+    }
+
+    fn sequence(feed: &mut Receiver<Feed>) -> Vec<u64> {
+        let mut seen = Vec::new();
+        while let Ok(Feed::Events(events)) = feed.try_recv() {
+            seen.extend(events.iter().map(|event| event.stamp.seq.0));
+        }
+        seen
+    }
+
+    #[test]
+    fn who_does_not_keep_up_gets_what_was_kept_for_him_and_is_cut_off_and_nobody_else_is() {
+        let mut feeds = Feeds::default();
+        let (to, mut slow) = channel(BEHIND_MAX);
+        feeds.subscribe(None, to);
+        let (to, mut quick) = channel(BEHIND_MAX);
+        feeds.subscribe(None, to);
+        for seq in 0..1000 {
+            feeds.publish(vec![recorded(seq)]);
+            assert_eq!(sequence(&mut quick), [seq]);
+        }
+        assert_eq!(sequence(&mut slow), (0..BEHIND_MAX as u64).collect::<Vec<_>>());
+        assert!(slow.is_closed(), "he has been let go");
+        assert!(!quick.is_closed());
+    }
+
+    #[test]
+    fn who_comes_back_goes_on_where_he_was_or_learns_where_the_rest_begins() {
+        let mut feeds = Feeds::default();
+        for seq in 1..=3 * KEPT as u64 {
+            feeds.publish(vec![recorded(seq)]);
+        }
+        let oldest = 2 * KEPT as u64 + 1;
+        let (to, mut back) = channel(BEHIND_MAX);
+        feeds.subscribe(Some(Seq(oldest + 7)), to);
+        assert_eq!(sequence(&mut back).first(), Some(&(oldest + 7)));
+        let (to, mut late) = channel(BEHIND_MAX);
+        feeds.subscribe(Some(Seq(5)), to);
+        assert!(matches!(late.try_recv(), Ok(Feed::Gap(Seq(seq))) if seq == oldest));
+        assert_eq!(sequence(&mut late).len(), KEPT);
+    }
+
+    #[test]
+    fn there_is_room_for_so_many_followers_and_the_next_one_is_told() {
+        let mut feeds = Feeds::default();
+        let kept: Vec<_> = (0..FOLLOWERS_MAX)
+            .map(|_| {
+                let (to, feed) = channel(BEHIND_MAX);
+                feeds.subscribe(None, to);
+                feed
+            })
+            .collect();
+        let (to, mut last) = channel(BEHIND_MAX);
+        feeds.subscribe(None, to);
+        assert!(matches!(last.try_recv(), Ok(Feed::NoRoom)));
+        assert!(last.is_closed());
+        drop(kept);
+        let (to, last) = channel(BEHIND_MAX);
+        feeds.subscribe(None, to);
+        assert!(!last.is_closed(), "those who went make room");
     }
 }

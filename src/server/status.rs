@@ -3,7 +3,7 @@
 use super::alerts;
 use super::app::{Answered, App, ok};
 use super::host::Facts;
-use super::problems::invalid;
+use super::problems::{Failure, invalid};
 use super::stalled::{stalled, within_patience};
 use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
@@ -133,11 +133,15 @@ pub(crate) async fn status(
     query: Result<Query<StatusQuery>, QueryRejection>,
 ) -> Answered {
     let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
-    let with_image = digest.unwrap_or(0) != 0;
+    Ok(ok(&view(&app, digest.unwrap_or(0) != 0).await?))
+}
+
+/// The screen of health, with the digest of the state if that is wanted.
+pub(crate) async fn view(app: &App, with_image: bool) -> Result<StatusView, Failure> {
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let asked = app.hand.read(move |facts| look(facts, with_image, uptime));
     let Some(look) = within_patience(asked, &app.pulse).await? else {
-        return Ok(ok(&stalled(&app, uptime)));
+        return Ok(stalled(app, uptime));
     };
     let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
     let Look { journal, mut attention, image, clock, alerts: standing, .. } = look;
@@ -150,8 +154,8 @@ pub(crate) async fn status(
         None => None,
     };
     let about = &app.about;
-    attention.extend(of_the_host(&app));
-    attention.extend(of_the_ping(&app));
+    attention.extend(of_the_host(app));
+    attention.extend(of_the_ping(app));
     attention.extend(app.own_health.points());
     attention.extend(alerts::points(&standing));
     let health = grade(&mut attention);
@@ -188,7 +192,7 @@ pub(crate) async fn status(
         digest,
     };
     app.remember(&view);
-    Ok(ok(&view))
+    Ok(view)
 }
 
 /// The word for all of it; what is critical comes first.

@@ -240,6 +240,7 @@ fn failing() -> News {
         critical,
         what: what.to_owned(),
         commands: vec!["midwatch workers".to_owned()],
+        alert: None,
     };
     news.status.health = "CRITICAL".to_owned();
     news.status.attention = vec![

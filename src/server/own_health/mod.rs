@@ -182,7 +182,7 @@ impl Track {
         // Each of them may be ended at any time; what ran goes on, or is done again.
         let commands =
             vec![look, format!("kill {pid}    # it ends in good order and is started anew")];
-        Attention { critical: false, what, commands }
+        Attention { critical: false, what, commands, alert: None }
     }
 }
 

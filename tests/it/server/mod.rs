@@ -3,11 +3,14 @@
 mod alerts;
 mod bounds;
 mod document;
+mod events;
 mod figures;
 mod fixture;
 mod misuse;
+mod page;
 mod places;
 mod schedules;
 mod tasks;
+mod tcp;
 mod triggers;
 mod workers;
