@@ -67,14 +67,14 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 #[test]
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
-        "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
+        "[alerts.ops]\nstyle = 'slack'\n\
          [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n",
         &expect![[r#"
             error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
-            error: `listen` in http is not supported by this version (midwatch.toml, line 4)
+            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 5)
               remove it: nothing would act on it
-            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
+            error: `ping` is not supported by this version (midwatch.toml, line 6)
               remove it: nothing would act on it
             error: `ping` is not supported by this version (midwatch.toml, line 8)
               remove it: nothing would act on it
@@ -103,6 +103,37 @@ fn limits_out_of_range_are_named_with_their_lines() {
             error: `handlers.b.nice` must be a whole number from -20 to 19 (midwatch.toml, line 16)
         "#]],
     );
+}
+
+#[test]
+fn a_tcp_address_needs_tokens_and_hosts_are_bare_names() {
+    check_faults(
+        "[http]\nlisten = 'localhost:8474'\nhosts = ['watch.example', 'http://x']\n\
+         token_file = 'tokens'\nopen_metrics = 'yes'\n",
+        &expect![[r#"
+            error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `localhost:8474` (midwatch.toml, line 2)
+            error: `http.hosts`, entry 2 must name hosts, such as watch.example, without scheme and port, not `http://x` (midwatch.toml, line 3)
+            error: `http.token_file` must be an absolute path, not `tokens` (midwatch.toml, line 4)
+            error: `http.open_metrics` must be true or false, not text (midwatch.toml, line 5)
+        "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '[::1]:8474'\n",
+        &expect![[r#"
+        error: `http.listen` needs `http.token_file`: TCP cannot tell who calls (midwatch.toml, line 2)
+          name a file that only its owner can read, with a line such as: read TOKEN
+    "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '127.0.0.1:0'\ntoken_file = '/t'\n",
+        &expect![[r#"
+        error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `127.0.0.1:0` (midwatch.toml, line 2)
+    "#]],
+    );
+    let good = "[http]\nlisten = '[::1]:8474'\ntoken_file = '/t'\nhosts = ['Watch.Example']\n";
+    let read = sections::read_text(Path::new("midwatch.toml"), good).unwrap().http;
+    assert_eq!(read.listen.unwrap().to_string(), "[::1]:8474");
+    assert_eq!(read.hosts, ["watch.example"]);
 }
 
 #[test]
@@ -283,6 +314,10 @@ compress = true
 [http]
 socket_group = "midwatch"
 operate_group = "ops"
+listen = "127.0.0.1:8474"
+token_file = "/etc/midwatch/tokens"
+hosts = ["watch.example"]
+open_metrics = true
 [handlers.fetch_data]
 command = ["/usr/local/bin/fetch", "--batch", "1000"]
 cwd = "/srv"
