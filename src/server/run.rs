@@ -334,7 +334,10 @@ async fn serve_all(
 ) -> io::Result<()> {
     let by_tcp = async {
         match tcp {
-            Some(listener) => http::serve(listener, app, TCP_CONNECTIONS_MAX).await,
+            Some(listener) => {
+                tracing::info!("serving on http://{}/", listener.local_addr()?);
+                http::serve(listener, app, TCP_CONNECTIONS_MAX).await
+            }
             None => Ok(()),
         }
     };
@@ -401,9 +404,6 @@ async fn serve(
     app.post.take_up(config, &app.hand, &app.about.host);
     tokio::spawn(alerts::keep_watch(Arc::clone(&app)));
     tracing::info!("serving on {}", config.socket.display());
-    if let Some(address) = config.http.listen {
-        tracing::info!("serving on http://{address}/");
-    }
     let house = Arc::clone(&app);
     let serving = serve_all(listener, tcp, &app);
     let mut serving = std::pin::pin!(serving);
