@@ -218,14 +218,13 @@ pub(super) fn busy() -> Overview {
     }
 }
 
+fn point(critical: bool, what: &str, commands: &[&str]) -> Attention {
+    let commands = commands.iter().map(|command| (*command).to_owned()).collect();
+    Attention { critical, what: what.to_owned(), commands, alert: None }
+}
+
 /// What somebody is woken for.
 pub(super) fn failing() -> Overview {
-    let point = |critical, what: &str, commands: &[&str]| Attention {
-        critical,
-        what: what.to_owned(),
-        commands: commands.iter().map(|command| (*command).to_owned()).collect(),
-        alert: None,
-    };
     let attention = vec![
         point(
             true,
