@@ -48,6 +48,10 @@ pub const DELIVERY_ID_BYTES_MAX: usize = 200;
 /// Connections served at once; the next one waits in the kernel's backlog.
 pub const CONNECTIONS_MAX: usize = 1024;
 
+/// Connections by TCP served at once, counted apart: they must not keep workers and people of this
+/// host out.
+pub const TCP_CONNECTIONS_MAX: usize = 128;
+
 /// Requests that may wait for the engine; a full queue answers "busy" instead of growing.
 pub const INPUTS_QUEUED_MAX: usize = 4096;
 

@@ -94,6 +94,12 @@ codes! {
     KeyConflict "key_conflict" 409 4 "The key belongs to another submission",
     /// The lease is no longer the caller's.
     StaleLease "stale_lease" 409 4 "The lease is no longer valid",
+    /// No token that is known came with a request by TCP.
+    NoToken "no_token" 401 7 "A token is needed",
+    /// A browser asked under a name that is not ours.
+    WrongHost "wrong_host" 421 7 "This is not the host that was asked for",
+    /// A page of another site asked.
+    CrossSite "cross_site" 403 7 "Other sites may not ask",
     /// A webhook is not signed, or not as its hook expects.
     BadSignature "bad_signature" 401 7 "The signature is not valid",
     /// The caller's role does not allow it.

@@ -135,6 +135,10 @@ mod tests {
             log.compress = false                        # default
             # http.socket_group is not set              # default
             # http.operate_group is not set             # default
+            # http.listen is not set                    # default
+            # http.token_file is not set                # default
+            # http.hosts is not set                     # default
+            http.open_metrics = false                   # default
             clock.wait_for_sync = false                 # default
         "#]]
         .assert_eq(&played.out);

@@ -96,8 +96,14 @@ pub(super) const LOG: &[Key] = &[
     now("compress"),
 ];
 
-pub(super) const HTTP: &[Key] =
-    &[fixed("socket_group"), now("operate_group"), later("listen"), later("token_file")];
+pub(super) const HTTP: &[Key] = &[
+    fixed("socket_group"),
+    now("operate_group"),
+    fixed("listen"),
+    now("token_file"),
+    now("hosts"),
+    now("open_metrics"),
+];
 
 pub(super) const CLOCK: &[Key] = &[fixed("wait_for_sync")];
 

@@ -44,6 +44,7 @@ use crate::kernel::rules::Reserve;
 use crate::kernel::schedule::ScheduleSpec;
 use crate::kernel::task_type::Rate;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Everything that can be set, with its values in force.
@@ -247,6 +248,14 @@ pub struct Http {
     pub socket_group: Option<String>,
     /// The group that may operate.
     pub operate_group: Option<String>,
+    /// The TCP address to listen on, if any.
+    pub listen: Option<SocketAddr>,
+    /// The file with the tokens of those who come by TCP; there wherever `listen` is.
+    pub token_file: Option<PathBuf>,
+    /// Names, besides the address and `localhost`, by which browsers reach it; in lower case.
+    pub hosts: Vec<String>,
+    /// Whether `/metrics` needs no token.
+    pub open_metrics: bool,
 }
 
 /// `[clock]`: when the wall clock is believed.

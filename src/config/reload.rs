@@ -183,6 +183,7 @@ impl Config {
         self.worker = Worker { slots, ..old.worker.clone() };
         self.retention.archive.clone_from(&old.retention.archive);
         self.http.socket_group.clone_from(&old.http.socket_group);
+        self.http.listen = old.http.listen;
         self.clock = old.clock;
     }
 }
@@ -263,6 +264,7 @@ mod tests {
                    [worker]\nprocesses = 9\nheartbeat = '1s'\nsuspect_after = '2s'\n\
                    offline_after = '3s'\nmemory_max = '64MiB'\n[retention]\narchive = '/srv/ended'\n\
                    [http]\nsocket_group = 'g'\noperate_group = 'h'\n\
+                   listen = '127.0.0.1:1'\ntoken_file = '/srv/t'\n\
                    [clock]\nwait_for_sync = true\n";
         let before = bench.running.config().clone();
         let Reread::Taken { changed, restart } = bench.read(new) else { panic!("not taken") };
@@ -274,7 +276,12 @@ mod tests {
             })
         });
         assert_eq!(restart, fixed.collect::<BTreeSet<_>>(), "each such key has another value here");
-        let taken = ["handlers.a.command", "http.operate_group", "journal.snapshot_after"];
+        let taken = [
+            "handlers.a.command",
+            "http.operate_group",
+            "http.token_file",
+            "journal.snapshot_after",
+        ];
         assert_eq!(changed, taken.map(str::to_owned).into());
         let (old, now) = (values(&before), values(bench.running.config()));
         for key in &restart {

@@ -16,9 +16,10 @@ use super::{
 use super::{Handler, Hook, Inbox, Origin};
 use crate::kernel::ids::Millis;
 use crate::kernel::schedule::ScheduleSpec;
-use crate::limits::LEASES_PER_REQUEST_MAX;
+use crate::limits::{LEASES_PER_REQUEST_MAX, NAME_BYTES_MAX};
 use crate::units;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use toml::de::{DeTable, DeValue};
 
@@ -274,6 +275,36 @@ fn read_http<'t>(reader: &mut Reader<'t>, top: &Table<'t>, http: &mut Http) {
     let group = |value: &DeValue<'_>| text(value).map(Some);
     reader.set(&table, "socket_group", &mut http.socket_group, group);
     reader.set(&table, "operate_group", &mut http.operate_group, group);
+    reader.set(&table, "listen", &mut http.listen, |value| address(value).map(Some));
+    let path = |value: &DeValue<'_>| absolute_path(value).map(Some);
+    reader.set(&table, "token_file", &mut http.token_file, path);
+    reader.set(&table, "hosts", &mut http.hosts, list(host_name));
+    reader.set(&table, "open_metrics", &mut http.open_metrics, boolean);
+    if table.has("listen") && !table.has("token_file") {
+        let fault = Fault::new("`http.listen` needs `http.token_file`: TCP cannot tell who calls");
+        let help = "name a file that only its owner can read, with a line such as: read TOKEN";
+        reader.fault_of_key("http.listen", fault.with_help(help));
+    }
+}
+
+fn address(value: &DeValue<'_>) -> Result<SocketAddr, String> {
+    let typed = text(value)?;
+    let address: Option<SocketAddr> = typed.parse().ok();
+    address.filter(|address| address.port() != 0).ok_or_else(|| {
+        let typed = typed.escape_debug();
+        format!(" must be an IP address and a port, such as 127.0.0.1:8474, not `{typed}`")
+    })
+}
+
+/// A name without scheme and port, as it stands in the address bar.
+fn host_name(value: &DeValue<'_>) -> Result<String, String> {
+    let typed = text(value)?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if typed.len() <= NAME_BYTES_MAX && typed.chars().all(plain) {
+        return Ok(typed.to_ascii_lowercase());
+    }
+    let typed = typed.escape_debug();
+    Err(format!(" must name hosts, such as watch.example, without scheme and port, not `{typed}`"))
 }
 
 fn read_clock<'t>(reader: &mut Reader<'t>, top: &Table<'t>, clock: &mut Clock) {

@@ -99,6 +99,12 @@ impl Config {
         values.put("log.compress", Value::Boolean(self.log.compress));
         values.put("http.socket_group", self.http.socket_group.as_ref().map(text));
         values.put("http.operate_group", self.http.operate_group.as_ref().map(text));
+        values.put("http.listen", self.http.listen.map(|listen| text(listen.to_string())));
+        let tokens = self.http.token_file.as_ref();
+        values.put("http.token_file", tokens.map(|path| text(path.display().to_string())));
+        let hosts = &self.http.hosts;
+        values.put("http.hosts", (!hosts.is_empty()).then(|| list(hosts, |name| text(name))));
+        values.put("http.open_metrics", Value::Boolean(self.http.open_metrics));
         values.put("clock.wait_for_sync", Value::Boolean(self.clock.wait_for_sync));
         for (name, handler) in &self.handlers {
             values.handler(&format!("handlers.{}", segment(name)), handler);

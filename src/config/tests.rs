@@ -67,16 +67,14 @@ fn a_key_nobody_knows_is_refused_with_the_nearest_one() {
 #[test]
 fn a_key_of_a_later_version_is_refused_not_ignored() {
     check_faults(
-        "[alerts.ops]\nstyle = 'slack'\n[http]\nlisten = '127.0.0.1:1'\n\
+        "[alerts.ops]\nstyle = 'slack'\n\
          [handlers.a]\ncommand = ['/bin/true']\nadvice = 'look'\n[ping]\n",
         &expect![[r#"
             error: `alerts` is not supported by this version (midwatch.toml, line 1)
               remove it: nothing would act on it
-            error: `listen` in http is not supported by this version (midwatch.toml, line 4)
+            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 5)
               remove it: nothing would act on it
-            error: `advice` in handlers.a is not supported by this version (midwatch.toml, line 7)
-              remove it: nothing would act on it
-            error: `ping` is not supported by this version (midwatch.toml, line 8)
+            error: `ping` is not supported by this version (midwatch.toml, line 6)
               remove it: nothing would act on it
         "#]],
     );
@@ -103,6 +101,37 @@ fn limits_out_of_range_are_named_with_their_lines() {
             error: `handlers.b.nice` must be a whole number from -20 to 19 (midwatch.toml, line 16)
         "#]],
     );
+}
+
+#[test]
+fn a_tcp_address_needs_tokens_and_hosts_are_bare_names() {
+    check_faults(
+        "[http]\nlisten = 'localhost:8474'\nhosts = ['watch.example', 'http://x']\n\
+         token_file = 'tokens'\nopen_metrics = 'yes'\n",
+        &expect![[r#"
+            error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `localhost:8474` (midwatch.toml, line 2)
+            error: `http.hosts`, entry 2 must name hosts, such as watch.example, without scheme and port, not `http://x` (midwatch.toml, line 3)
+            error: `http.token_file` must be an absolute path, not `tokens` (midwatch.toml, line 4)
+            error: `http.open_metrics` must be true or false, not text (midwatch.toml, line 5)
+        "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '[::1]:8474'\n",
+        &expect![[r#"
+        error: `http.listen` needs `http.token_file`: TCP cannot tell who calls (midwatch.toml, line 2)
+          name a file that only its owner can read, with a line such as: read TOKEN
+    "#]],
+    );
+    check_faults(
+        "[http]\nlisten = '127.0.0.1:0'\ntoken_file = '/t'\n",
+        &expect![[r#"
+        error: `http.listen` must be an IP address and a port, such as 127.0.0.1:8474, not `127.0.0.1:0` (midwatch.toml, line 2)
+    "#]],
+    );
+    let good = "[http]\nlisten = '[::1]:8474'\ntoken_file = '/t'\nhosts = ['Watch.Example']\n";
+    let read = sections::read_text(Path::new("midwatch.toml"), good).unwrap().http;
+    assert_eq!(read.listen.unwrap().to_string(), "[::1]:8474");
+    assert_eq!(read.hosts, ["watch.example"]);
 }
 
 #[test]
@@ -283,6 +312,10 @@ compress = true
 [http]
 socket_group = "midwatch"
 operate_group = "ops"
+listen = "127.0.0.1:8474"
+token_file = "/etc/midwatch/tokens"
+hosts = ["watch.example"]
+open_metrics = true
 [handlers.fetch_data]
 command = ["/usr/local/bin/fetch", "--batch", "1000"]
 cwd = "/srv"
@@ -373,14 +406,14 @@ fn every_key_of_a_full_file_arrives() {
         retry.cap = "1h"  # default
         retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         retry.max_lost = 2  # DIR/full.toml:20
-        retention.finished = "2d"  # DIR/full.toml:73
-        retention.max_finished = 50  # DIR/full.toml:74
-        retention.keys = "3h"  # DIR/full.toml:75
-        retention.logs = "2MiB"  # DIR/full.toml:76
-        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:77
-        retention.max_state = "16MiB"  # DIR/full.toml:78
-        dispatch.promote_after = "5m"  # DIR/full.toml:80
-        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:81
+        retention.finished = "2d"  # DIR/full.toml:77
+        retention.max_finished = 50  # DIR/full.toml:78
+        retention.keys = "3h"  # DIR/full.toml:79
+        retention.logs = "2MiB"  # DIR/full.toml:80
+        retention.archive = "/srv/ended.ndjson"  # DIR/full.toml:81
+        retention.max_state = "16MiB"  # DIR/full.toml:82
+        dispatch.promote_after = "5m"  # DIR/full.toml:84
+        dispatch.reserve = [{ priority_max = 10, slots = 2 }, { priority_max = -1, slots = 1 }]  # DIR/full.toml:85
         log.level = "debug"  # DIR/full.toml:22
         log.format = "json"  # DIR/full.toml:23
         log.dir = "/var/log/midwatch"  # DIR/full.toml:24
@@ -390,36 +423,40 @@ fn every_key_of_a_full_file_arrives() {
         log.compress = true  # DIR/full.toml:28
         http.socket_group = "midwatch"  # DIR/full.toml:30
         http.operate_group = "ops"  # DIR/full.toml:31
+        http.listen = "127.0.0.1:8474"  # DIR/full.toml:32
+        http.token_file = "/etc/midwatch/tokens"  # DIR/full.toml:33
+        http.hosts = ["watch.example"]  # DIR/full.toml:34
+        http.open_metrics = true  # DIR/full.toml:35
         clock.wait_for_sync = false  # default
-        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:33
+        handlers.fetch_data.command = ["/usr/local/bin/fetch", "--batch", "1000"]  # DIR/full.toml:37
         handlers.fetch_data.embedded = false  # default
-        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:34
-        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:35
-        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:35
-        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:36
-        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:37
-        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:38
-        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:39
-        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:40
-        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:41
-        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:41
+        handlers.fetch_data.cwd = "/srv"  # DIR/full.toml:38
+        handlers.fetch_data.env.LANG = "C"  # DIR/full.toml:39
+        handlers.fetch_data.env."a-b" = "x"  # DIR/full.toml:39
+        handlers.fetch_data.env_pass = ["TZ"]  # DIR/full.toml:40
+        handlers.fetch_data.timeout = "10m"  # DIR/full.toml:41
+        handlers.fetch_data.cancel_grace = "1s"  # DIR/full.toml:42
+        handlers.fetch_data.kill_grace = "2s"  # DIR/full.toml:43
+        handlers.fetch_data.log_max = "1MiB"  # DIR/full.toml:44
+        handlers.fetch_data.retry.max_retry = 3  # DIR/full.toml:45
+        handlers.fetch_data.retry.base = "10s"  # DIR/full.toml:45
         handlers.fetch_data.retry.cap = "1h"  # default
         handlers.fetch_data.retry.intervals =   # default
         handlers.fetch_data.retry.max_lost = 2  # DIR/full.toml:20
         handlers.fetch_data.max_running =   # default
         handlers.fetch_data.rate =   # default
         handlers.fetch_data.fatal_exit_codes = [65, 77, 78]  # default
-        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:42
+        handlers.fetch_data.retryable_exit_codes = [64]  # DIR/full.toml:46
         handlers.fetch_data.schema =   # default
-        handlers.fetch_data.user = "ada"  # DIR/full.toml:43
-        handlers.fetch_data.group = "ops"  # DIR/full.toml:44
-        handlers.fetch_data.umask = "027"  # DIR/full.toml:45
-        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:46
-        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:47
-        handlers.fetch_data.open_files = 256  # DIR/full.toml:48
-        handlers.fetch_data.processes = 32  # DIR/full.toml:49
-        handlers.fetch_data.nice = -5  # DIR/full.toml:50
-        handlers."report.daily".command = ["report"]  # DIR/full.toml:52
+        handlers.fetch_data.user = "ada"  # DIR/full.toml:47
+        handlers.fetch_data.group = "ops"  # DIR/full.toml:48
+        handlers.fetch_data.umask = "027"  # DIR/full.toml:49
+        handlers.fetch_data.memory = "256MiB"  # DIR/full.toml:50
+        handlers.fetch_data.cpu_time = "5m"  # DIR/full.toml:51
+        handlers.fetch_data.open_files = 256  # DIR/full.toml:52
+        handlers.fetch_data.processes = 32  # DIR/full.toml:53
+        handlers.fetch_data.nice = -5  # DIR/full.toml:54
+        handlers."report.daily".command = ["report"]  # DIR/full.toml:56
         handlers."report.daily".embedded = false  # default
         handlers."report.daily".cwd =   # default
         handlers."report.daily".env_pass = []  # default
@@ -432,8 +469,8 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".retry.cap = "1h"  # default
         handlers."report.daily".retry.intervals = ["30s", "1m", "5m"]  # DIR/full.toml:19
         handlers."report.daily".retry.max_lost = 2  # DIR/full.toml:20
-        handlers."report.daily".max_running = 2  # DIR/full.toml:53
-        handlers."report.daily".rate = "10/m"  # DIR/full.toml:54
+        handlers."report.daily".max_running = 2  # DIR/full.toml:57
+        handlers."report.daily".rate = "10/m"  # DIR/full.toml:58
         handlers."report.daily".fatal_exit_codes = [64, 65, 77, 78]  # default
         handlers."report.daily".retryable_exit_codes = []  # default
         handlers."report.daily".schema =   # default
@@ -445,23 +482,23 @@ fn every_key_of_a_full_file_arrives() {
         handlers."report.daily".open_files =   # default
         handlers."report.daily".processes =   # default
         handlers."report.daily".nice =   # default
-        inbox.path = "/srv/inbox"  # DIR/full.toml:56
-        inbox.rescan = "1m"  # DIR/full.toml:57
-        inbox.settle = "5s"  # DIR/full.toml:58
-        inbox.types."day.books" = "report.daily"  # DIR/full.toml:61
-        inbox.types.images = "fetch_data"  # DIR/full.toml:60
-        hooks."b.c".type = "report.daily"  # DIR/full.toml:70
-        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:71
+        inbox.path = "/srv/inbox"  # DIR/full.toml:60
+        inbox.rescan = "1m"  # DIR/full.toml:61
+        inbox.settle = "5s"  # DIR/full.toml:62
+        inbox.types."day.books" = "report.daily"  # DIR/full.toml:65
+        inbox.types.images = "fetch_data"  # DIR/full.toml:64
+        hooks."b.c".type = "report.daily"  # DIR/full.toml:74
+        hooks."b.c".secret_file = "/srv/secret2"  # DIR/full.toml:75
         hooks."b.c".key_header =   # default
         hooks."b.c".rate = "600/m"  # default
         hooks."b.c".max_body = "1MiB"  # default
         hooks."b.c".priority =   # default
-        hooks.deploy.type = "fetch_data"  # DIR/full.toml:63
-        hooks.deploy.secret_file = "/srv/secret"  # DIR/full.toml:64
-        hooks.deploy.key_header = "X-Delivery-Id"  # DIR/full.toml:65
-        hooks.deploy.rate = "5/s"  # DIR/full.toml:66
-        hooks.deploy.max_body = "64KiB"  # DIR/full.toml:67
-        hooks.deploy.priority = -1  # DIR/full.toml:68
+        hooks.deploy.type = "fetch_data"  # DIR/full.toml:67
+        hooks.deploy.secret_file = "/srv/secret"  # DIR/full.toml:68
+        hooks.deploy.key_header = "X-Delivery-Id"  # DIR/full.toml:69
+        hooks.deploy.rate = "5/s"  # DIR/full.toml:70
+        hooks.deploy.max_body = "64KiB"  # DIR/full.toml:71
+        hooks.deploy.priority = -1  # DIR/full.toml:72
     "#]].assert_eq(&shown(&config, dir.path()));
 }
 

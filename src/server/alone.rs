@@ -13,6 +13,6 @@ pub fn submission(json: &[u8], own: bool, config: &Config) -> Result<TaskSpec, P
     let kinds = Kinds::of(config).map_err(|why| Problem::new(Code::InvalidRequest, why))?;
     let doors = Doors { owner: 900, operate: None };
     let access = if own { Access::Own } else { Access::Submit };
-    let judge = Judge { kinds: &kinds, peer: Peer { uid: 7, access }, doors: &doors };
+    let judge = Judge { kinds: &kinds, peer: Peer::user(7, access), doors: &doors };
     judge.spec(json).map_err(|Failure(problem)| problem)
 }

@@ -8,6 +8,7 @@ use super::problems::{Failure, invalid};
 use super::pulse::Pulse;
 use super::rules::Kinds;
 use super::submission::Judge;
+use super::tcp::{Tokens, WrongTokens};
 use super::triggers::hooks::{Hooks, Traffic};
 use super::triggers::inbox::Bell;
 use crate::api::{Problem, StatusView};
@@ -65,6 +66,10 @@ pub(crate) struct App {
     pub(crate) traffic: Traffic,
     /// Wakes the inbox's thread.
     pub(crate) inbox: Arc<Bell>,
+    /// What is remembered of wrong tokens.
+    pub(crate) wrong_tokens: WrongTokens,
+    /// What each form of a page shows, so that it is known as ours.
+    pub(crate) page_word: String,
     /// Turns true when the daemon begins to shut down.
     pub(crate) closing: watch::Receiver<bool>,
 }
@@ -79,6 +84,12 @@ pub(crate) struct Policy {
     pub(crate) hooks: Hooks,
     /// Where files are taken from.
     pub(crate) inbox: Option<Inbox>,
+    /// Who may come by TCP; nobody where nothing listens.
+    pub(crate) tokens: Tokens,
+    /// Names by which browsers reach us.
+    pub(crate) hosts: Vec<String>,
+    /// Whether metrics need no token.
+    pub(crate) open_metrics: bool,
 }
 
 impl Policy {
@@ -90,7 +101,14 @@ impl Policy {
         let (kinds, hooks) = (Kinds::of(config)?, Hooks::of(config)?);
         super::schedules::check(config, &kinds)?;
         let doors = Doors { owner, operate };
-        Ok(Self { kinds, doors, hooks, inbox: config.inbox.clone() })
+        let tokens = match (&config.http.listen, &config.http.token_file) {
+            (Some(_), Some(path)) => {
+                Tokens::read(path).map_err(|why| format!("`http.token_file`: {why}"))?
+            }
+            _ => Tokens::default(),
+        };
+        let (hosts, open_metrics) = (config.http.hosts.clone(), config.http.open_metrics);
+        Ok(Self { kinds, doors, hooks, inbox: config.inbox.clone(), tokens, hosts, open_metrics })
     }
 
     /// Judges submissions of this peer.

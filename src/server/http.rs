@@ -2,8 +2,9 @@
 
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
+use super::tcp::{Door, Head};
 use super::triggers::hooks;
-use super::{events, logs, metrics, schedules, stats, status, tasks, types, workers};
+use super::{events, logs, metrics, page, schedules, stats, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
 use axum::extract::{Request, State as Shared};
@@ -14,11 +15,13 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 /// Longest time for the head of a request; so also the longest rest of an open connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
@@ -41,6 +44,9 @@ const BREATH: Duration = Duration::from_millis(100);
 /// All routes.
 pub(crate) fn router(app: Arc<App>) -> Router {
     Router::new()
+        .route("/", get(page::overview))
+        .route("/tasks/{id}", get(page::task))
+        .route("/tasks/{id}/{verb}", post(page::act))
         .route("/v1/tasks", post(tasks::submit).get(tasks::list))
         .route("/v1/tasks/{id}", get(tasks::show))
         .route("/v1/tasks/{id}/history", get(tasks::history))
@@ -100,13 +106,13 @@ pub(crate) fn no_such_route(request: &Request) -> Failure {
 }
 
 /// Serves at most so many connections at once until `closing` turns true, then lets what runs finish for a while.
-pub(crate) async fn serve(
-    listener: UnixListener,
-    app: Arc<App>,
+pub(crate) async fn serve<L: Listening>(
+    listener: L,
+    app: &Arc<App>,
     connections_max: usize,
-    mut closing: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let router = router(Arc::clone(&app));
+    let mut closing = app.closing.clone();
+    let router = router(Arc::clone(app));
     let room = Arc::new(Semaphore::new(connections_max));
     loop {
         let accepted = tokio::select! {
@@ -117,7 +123,7 @@ pub(crate) async fn serve(
         match accepted {
             Ok((stream, None)) => turn_away(&stream),
             Ok((stream, Some(permit))) => {
-                let connection = connection(stream, Arc::clone(&app), router.clone());
+                let connection = connection(stream, Arc::clone(app), router.clone());
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("a connection ended: {error}");
@@ -140,44 +146,108 @@ pub(crate) async fn serve(
     Ok(())
 }
 
+/// What connections come from.
+pub(crate) trait Listening {
+    /// One of them.
+    type Stream: Coming;
+    /// Waits for the next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+}
+
+/// A connection that came in.
+pub(crate) trait Coming: AsyncRead + AsyncWrite + Send + Unpin + 'static {
+    /// How it came in.
+    fn door(&self, app: &App) -> io::Result<Door>;
+    /// Writes something, if that is possible at once.
+    fn say(&self, bytes: &[u8]) -> io::Result<usize>;
+}
+
+impl Listening for UnixListener {
+    type Stream = UnixStream;
+    async fn next(&self) -> io::Result<UnixStream> {
+        Ok(self.accept().await?.0)
+    }
+}
+
+impl Listening for TcpListener {
+    type Stream = TcpStream;
+    async fn next(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        // Events are small and should not wait for each other.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+impl Coming for UnixStream {
+    fn door(&self, app: &App) -> io::Result<Door> {
+        let credentials = self.peer_cred()?;
+        Ok(Door::Socket(app.policy().doors.admit(credentials.uid(), credentials.gid())))
+    }
+
+    fn say(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
+impl Coming for TcpStream {
+    fn door(&self, _app: &App) -> io::Result<Door> {
+        Ok(Door::Tcp(self.local_addr()?.ip()))
+    }
+
+    fn say(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+}
+
 type Permit = tokio::sync::OwnedSemaphorePermit;
 
 /// The next connection, with its permit while there is one left.
-async fn accept(
-    listener: &UnixListener,
+async fn accept<L: Listening>(
+    listener: &L,
     room: &Arc<Semaphore>,
-) -> io::Result<(UnixStream, Option<Permit>)> {
-    let (stream, _) = listener.accept().await?;
+) -> io::Result<(L::Stream, Option<Permit>)> {
+    let stream = listener.next().await?;
     Ok((stream, Arc::clone(room).try_acquire_owned().ok()))
 }
 
 /// Tells somebody at once that there is no room, instead of letting everybody wait behind
 /// connections that may stay idle for long.
-fn turn_away(stream: &UnixStream) {
+fn turn_away(stream: &impl Coming) {
     let problem = Problem::new(Code::Busy, "too many connections are open")
-        .with_help("try again in a moment; `ss -xp` shows who holds them");
+        .with_help("try again in a moment; `ss -xtp` shows who holds them");
     let body = serde_json::to_string(&problem).unwrap_or_default();
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\n\
          content-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
-    if let Err(error) = stream.try_write(answer.as_bytes()) {
+    if let Err(error) = stream.say(answer.as_bytes()) {
         tracing::debug!("a connection was turned away without a word: {error}");
     }
 }
 
 async fn connection(
-    stream: UnixStream,
+    stream: impl Coming,
     app: Arc<App>,
     router: Router,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-    let credentials = stream.peer_cred()?;
-    let peer = app.policy().doors.admit(credentials.uid(), credentials.gid());
+    let door = stream.door(&app)?;
     let router = TowerToHyperService::new(router);
+    let judge = Arc::clone(&app);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
-        request.extensions_mut().insert(peer);
-        router.call(request)
+        let (method, headers) = (request.method(), request.headers());
+        let admitted = door.admit(&judge, Head { method, path: request.uri().path(), headers });
+        let called = admitted.map(|peer| {
+            request.extensions_mut().insert(peer);
+            router.call(request)
+        });
+        async move {
+            match called {
+                Ok(called) => called.await,
+                Err(refusal) => Ok(refusal.answer().await),
+            }
+        }
     });
     let stream = TokioIo::new(super::stall::Stalling::new(stream, WRITE_STALL_MAX));
     let served = http1::Builder::new()

@@ -91,6 +91,8 @@ pub(crate) async fn log(
     let mut response = Response::new(Body::new(Pieces(pieces)));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+    // Whatever a handler wrote, a browser must not take it for a page.
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     let attempt = HeaderValue::from(which.attempt);
     headers.insert(HeaderName::from_static("midwatch-attempt"), attempt);
     Ok(response)

@@ -1,4 +1,5 @@
-//! The server: the engine's thread, and HTTP over a unix socket in front of it.
+//! The server: the engine's thread, and HTTP over a unix socket, and TCP where the config names an
+//! address, in front of it.
 //!
 //! It turns requests into inputs of the engine and outputs into answers, knows the only URLs and
 //! who may call them (`spec/api.md`), and watches workers die. It changes no task other than
@@ -30,6 +31,7 @@ mod log_file;
 mod logs;
 mod metrics;
 mod own_health;
+mod page;
 mod peer;
 mod problems;
 mod pulse;
@@ -41,6 +43,7 @@ mod rules;
 mod run;
 mod schedules;
 mod schema;
+mod secret_file;
 mod socket;
 mod stall;
 mod stalled;
@@ -49,6 +52,7 @@ mod status;
 mod submission;
 mod task_lines;
 mod tasks;
+mod tcp;
 mod timekeeping;
 mod triggers;
 mod types;

@@ -10,7 +10,9 @@ use std::path::Path;
 /// What a caller may do; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
-    /// Look, and submit types of the config.
+    /// Look.
+    Read,
+    /// Also submit types of the config.
     Submit,
     /// Also cancel, pause, reset and the like.
     Operate,
@@ -18,19 +20,51 @@ pub(crate) enum Access {
     Own,
 }
 
+impl Access {
+    /// The role's name.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Submit => "submit",
+            Self::Operate => "operate",
+            Self::Own => "own",
+        }
+    }
+}
+
+/// How it is known who somebody is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The kernel says it is this user.
+    User(u32),
+    /// A token says what he may do.
+    Token,
+}
+
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
-    /// Its user id.
-    pub(crate) uid: u32,
+    /// Who it is.
+    pub(crate) who: Who,
     /// What it may do.
     pub(crate) access: Access,
 }
 
 impl Peer {
+    /// Somebody who showed nothing, at what is open to all.
+    pub(crate) const STRANGER: Self = Self { who: Who::Token, access: Access::Read };
+
+    /// A user.
+    pub(crate) const fn user(uid: u32, access: Access) -> Self {
+        Self { who: Who::User(uid), access }
+    }
+
     /// In whose name it acts.
-    pub(crate) const fn actor(self) -> Actor {
-        Actor::User(self.uid)
+    pub(crate) fn actor(self) -> Actor {
+        match self.who {
+            Who::User(uid) => Actor::User(uid),
+            Who::Token => Actor::Trigger(format!("token {}", self.access.word()).into()),
+        }
     }
 
     /// Passes if the peer may do this.
@@ -38,6 +72,10 @@ impl Peer {
         if access <= self.access {
             return Ok(());
         }
+        let uid = match self.who {
+            Who::User(uid) => uid,
+            Who::Token => return Err(self.refuse_token(access, what, doors)),
+        };
         let who = match (access, &doors.operate) {
             (Access::Operate, Some(group)) => format!(
                 "the daemon's user (uid {}), root and the group `{}` may",
@@ -45,14 +83,28 @@ impl Peer {
             ),
             _ => format!("only the daemon's user (uid {}) and root may", doors.owner),
         };
-        let problem =
-            Problem::new(Code::NotPermitted, format!("uid {} may not {what}: {who}", self.uid));
+        let problem = Problem::new(Code::NotPermitted, format!("uid {uid} may not {what}: {who}"));
         Err(match (access, &doors.operate) {
             (Access::Operate, None) => {
                 problem.with_help("name a group that may with `operate_group` in [http]")
             }
             _ => problem,
         })
+    }
+
+    fn refuse_token(self, access: Access, what: &str, doors: &Doors) -> Problem {
+        let role = self.access.word();
+        let who = match access {
+            Access::Own => {
+                let owner = doors.owner;
+                format!("only the daemon's user (uid {owner}) and root may, by the unix socket")
+            }
+            Access::Read | Access::Submit | Access::Operate => {
+                format!("that takes a token with the role `{}`", access.word())
+            }
+        };
+        let detail = format!("a token with the role `{role}` may not {what}: {who}");
+        Problem::new(Code::NotPermitted, detail)
     }
 }
 
@@ -85,7 +137,7 @@ impl Doors {
         } else {
             Access::Submit
         };
-        Peer { uid, access }
+        Peer::user(uid, access)
     }
 }
 
@@ -149,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_refusal_says_who_may() {
-        let peer = Peer { uid: 7, access: Access::Submit };
+        let peer = Peer::user(7, Access::Submit);
         let mut doors = Doors { owner: 900, operate: None };
         let refusal = peer.require(Access::Operate, "cancel a task", &doors).unwrap_err();
         assert_eq!(refusal.code, Code::NotPermitted);
@@ -162,5 +214,13 @@ mod tests {
         let refusal = peer.require(Access::Operate, "cancel a task", &doors).unwrap_err();
         assert!(refusal.detail.contains("the group `ops`"), "{}", refusal.detail);
         assert!(peer.require(Access::Submit, "look", &doors).is_ok());
+        let peer = Peer { who: Who::Token, access: Access::Read };
+        let refused = |access, what| peer.require(access, what, &doors).unwrap_err().detail;
+        assert_eq!(
+            refused(Access::Operate, "cancel a task"),
+            "a token with the role `read` may not cancel a task: that takes a token with the role \
+             `operate`"
+        );
+        assert!(refused(Access::Own, "act as a worker").ends_with("root may, by the unix socket"));
     }
 }

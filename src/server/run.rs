@@ -15,9 +15,10 @@ use super::rules::{journal_options, rules_from};
 use super::schedules::{self, Arranging};
 use super::socket::Socket;
 use super::status::{About, Recovered};
+use super::tcp::WrongTokens;
 use super::triggers::hooks::Traffic;
 use super::triggers::inbox;
-use super::{claims, data_dir, deaths, http, lifeline, timekeeping};
+use super::{claims, data_dir, deaths, http, lifeline, page, timekeeping};
 use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
 use crate::engine::{Engine, Output, Start};
@@ -26,7 +27,7 @@ use crate::kernel::event::Registration;
 use crate::kernel::ids::{Millis, WorkerId};
 use crate::kernel::rules::Rules;
 use crate::kernel::status::Reason;
-use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX};
+use crate::limits::{CONNECTIONS_MAX, INPUTS_QUEUED_MAX, TCP_CONNECTIONS_MAX};
 use crate::process;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -48,8 +49,8 @@ use tokio::sync::{Semaphore, oneshot, watch};
 /// machine.
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 
-/// Descriptors that are not for connections: the journal, snapshots, logs that are read, pidfds.
-const DESCRIPTORS_KEPT: usize = 512;
+/// Descriptors that are not for connections by the unix socket: those by TCP, the journal, snapshots, logs that are read, pidfds.
+const DESCRIPTORS_KEPT: usize = 512 + TCP_CONNECTIONS_MAX;
 
 /// A turn of the engine that takes longer than this is stuck.
 const TURN_TIME_MAX: Millis = Millis::secs(60);
@@ -145,8 +146,9 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let opened = open(&config, &data_dir, adopt)?;
     drop(recovering);
     let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
+    let listeners = (listener, bind_tcp(&config)?);
     let orders = Orders { reload, hangup, lifeline, probe, signals };
-    let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
+    let served = runtime.block_on(serve(&config, &data_dir, opened, listeners, orders));
     drop(socket);
     served
 }
@@ -307,11 +309,46 @@ fn bind(config: &Config) -> Result<(Socket, std::os::unix::net::UnixListener), S
         .map_err(|error| ServerError::host("open the socket", &config.socket, &error))
 }
 
+/// The TCP address of the config, if it names one.
+fn bind_tcp(config: &Config) -> Result<Option<std::net::TcpListener>, ServerError> {
+    let Some(address) = config.http.listen else { return Ok(None) };
+    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    let refused = |error| ServerError {
+        exit_code: 7,
+        text: format!(
+            "cannot listen on {address}: {error}\n  `ss -ltnp` shows who has it; `listen` in [http] names another"
+        ),
+    };
+    listener.map(Some).map_err(refused)
+}
+
+/// Serves on the unix socket, and by TCP where there is a listener.
+async fn serve_all(
+    unix: tokio::net::UnixListener,
+    tcp: Option<tokio::net::TcpListener>,
+    app: &Arc<App>,
+) -> io::Result<()> {
+    let by_tcp = async {
+        match tcp {
+            Some(listener) => {
+                tracing::info!("serving on http://{}/", listener.local_addr()?);
+                http::serve(listener, app, TCP_CONNECTIONS_MAX).await
+            }
+            None => Ok(()),
+        }
+    };
+    let (by_socket, by_tcp) = tokio::join!(http::serve(unix, app, room_for_connections()), by_tcp);
+    by_socket.and(by_tcp)
+}
+
 async fn serve(
     config: &Config,
     data_dir: &Path,
     opened: Opened,
-    listener: std::os::unix::net::UnixListener,
+    (listener, tcp): (std::os::unix::net::UnixListener, Option<std::net::TcpListener>),
     orders: Orders,
 ) -> Result<(), ServerError> {
     let no_runtime = |error: io::Error| ServerError::host("serve", &config.socket, &error);
@@ -319,7 +356,7 @@ async fn serve(
     let hand = Hand::new(to);
     let (close, closing) = watch::channel(false);
     let supervisor = orders.lifeline.is_some().then(std::os::unix::process::parent_id);
-    let app = app(config, data_dir, &opened, (hand.clone(), closing.clone()), supervisor)?;
+    let app = app(config, data_dir, &opened, (hand.clone(), closing), supervisor)?;
     let (outbox, pulse) = (Arc::new(Outbox::default()), Arc::clone(&app.pulse));
     let ground = Ground {
         run_dir: app.run_dir(),
@@ -346,6 +383,7 @@ async fn serve(
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
     let listener = tokio::net::UnixListener::from_std(listener).map_err(no_runtime)?;
+    let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose().map_err(no_runtime)?;
     let (done, reloaded) = tokio::sync::mpsc::channel(1);
     if let Some(probe) = orders.probe {
         tokio::spawn(tell_that_all_is_well(File::from(probe), pulse, reloaded));
@@ -359,7 +397,7 @@ async fn serve(
     tokio::spawn(timekeeping::tell_of_steps(hand.clone()));
     tracing::info!("serving on {}", config.socket.display());
     let house = Arc::clone(&app);
-    let serving = http::serve(listener, app, room_for_connections(), closing);
+    let serving = serve_all(listener, tcp, &app);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A storage error: nothing more may be answered.
@@ -429,6 +467,8 @@ fn app(
         about,
         traffic: Traffic::default(),
         inbox: Arc::default(),
+        wrong_tokens: WrongTokens::default(),
+        page_word: page::word(),
         large: Arc::new(Semaphore::new(LARGE_BODIES_MAX)),
         closing,
     }))

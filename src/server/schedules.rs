@@ -27,7 +27,7 @@ use crate::units::rfc3339;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Path, Query, Request, State as Shared};
 use std::sync::Arc;
-use view::Sketch;
+pub(crate) use view::Sketch;
 
 /// Schedules looked at in one go, so that the engine is never kept for long.
 const TAKEN_AT_ONCE: usize = 1000;

@@ -5,20 +5,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::UnixStream;
 use tokio::time::Sleep;
 
 /// A stream whose writes fail after a stall, so that a reader who never reads holds a connection
 /// for a while and not for ever.
-pub(crate) struct Stalling {
-    stream: UnixStream,
+pub(crate) struct Stalling<S> {
+    stream: S,
     limit: Duration,
     /// Runs while a write cannot go on. Boxed: most connections never stall.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Stalling {
-    pub(crate) fn new(stream: UnixStream, limit: Duration) -> Self {
+impl<S> Stalling<S> {
+    pub(crate) const fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, stalled: None }
     }
 
@@ -40,7 +39,7 @@ impl Stalling {
     }
 }
 
-impl AsyncRead for Stalling {
+impl<S: AsyncRead + Unpin> AsyncRead for Stalling<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -50,7 +49,7 @@ impl AsyncRead for Stalling {
     }
 }
 
-impl AsyncWrite for Stalling {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Stalling<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

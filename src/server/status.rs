@@ -2,7 +2,7 @@
 
 use super::app::{Answered, App, ok};
 use super::host::Facts;
-use super::problems::invalid;
+use super::problems::{Failure, invalid};
 use super::stalled::{stalled, within_patience};
 use crate::api::{Attention, ClockView, NextFire, StatusView, StepView};
 use crate::clock;
@@ -130,11 +130,15 @@ pub(crate) async fn status(
     query: Result<Query<StatusQuery>, QueryRejection>,
 ) -> Answered {
     let Query(StatusQuery { digest }) = query.map_err(|error| invalid(error.body_text()))?;
-    let with_image = digest.unwrap_or(0) != 0;
+    Ok(ok(&view(&app, digest.unwrap_or(0) != 0).await?))
+}
+
+/// The screen of health, with the digest of the state if that is wanted.
+pub(crate) async fn view(app: &App, with_image: bool) -> Result<StatusView, Failure> {
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let asked = app.hand.read(move |facts| look(facts, with_image, uptime));
     let Some(look) = within_patience(asked, &app.pulse).await? else {
-        return Ok(ok(&stalled(&app, uptime)));
+        return Ok(stalled(app, uptime));
     };
     let Look { figures, tasks, seq, schedules, next_fire, state_bytes, .. } = look;
     let Look { journal, mut attention, image, clock, .. } = look;
@@ -186,7 +190,7 @@ pub(crate) async fn status(
         digest,
     };
     app.remember(&view);
-    Ok(ok(&view))
+    Ok(view)
 }
 
 /// The word for all of it; what is critical comes first.

@@ -232,7 +232,7 @@ mod tests {
     fn spec_as(access: Access, json: &str) -> Result<TaskSpec, Problem> {
         let kinds = Kinds::of(&config()).unwrap();
         let doors = Doors { owner: 900, operate: None };
-        let judge = Judge { kinds: &kinds, peer: Peer { uid: 7, access }, doors: &doors };
+        let judge = Judge { kinds: &kinds, peer: Peer::user(7, access), doors: &doors };
         judge.spec(json.as_bytes()).map_err(|Failure(problem)| problem)
     }
 
@@ -337,7 +337,7 @@ mod tests {
         config.handlers.get_mut("fetch_data").unwrap().schema = Some(file.clone());
         let kinds = Kinds::of(&config).unwrap();
         let doors = Doors { owner: 900, operate: None };
-        let peer = Peer { uid: 7, access: Access::Submit };
+        let peer = Peer::user(7, Access::Submit);
         let judge = Judge { kinds: &kinds, peer, doors: &doors };
         assert!(judge.spec(br#"{"type":"fetch_data","payload":{"page":1}}"#).is_ok());
         let Failure(problem) = judge.spec(br#"{"type":"fetch_data","payload":{}}"#).unwrap_err();

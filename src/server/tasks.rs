@@ -28,6 +28,7 @@ pub(crate) async fn submit(
     Extension(peer): Extension<Peer>,
     request: Request,
 ) -> Answered {
+    app.require(peer, Access::Submit, "submit a task")?;
     let kind = request.headers().get(header::CONTENT_TYPE);
     if kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/x-ndjson")) {
         return Ok(super::bulk::submit_many(app, peer, request.into_body()));
@@ -141,6 +142,11 @@ pub(crate) async fn act(
         }
         Verb::Cancel | Verb::Pause | Verb::Resume | Verb::RunNow => act(None, false),
     };
+    Ok(ok(&carry_out(&app, peer, command).await?))
+}
+
+/// Has an order about one task carried out.
+pub(crate) async fn carry_out(app: &App, peer: Peer, command: Command) -> Result<Acted, Failure> {
     let acted = app.hand.ask_and_look(peer.actor(), vec![command], |facts, answers| {
         let (task, changed) = match answers.into_iter().next() {
             Some(Ok(Answer::Acted { task, changed })) => (task, changed),
@@ -150,7 +156,7 @@ pub(crate) async fn act(
         let known = facts.engine.state().task_or_why(task)?;
         Ok(Acted { id: task, status: known.status, stop_requested: known.stop(), changed })
     })?;
-    Ok(ok(&acted.await??))
+    Ok(acted.await??)
 }
 
 /// What is to be changed of a task.

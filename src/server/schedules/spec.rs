@@ -144,7 +144,7 @@ mod tests {
         let by = |access| {
             let json = r#"{"type":"exec","cron":"@daily","payload":{"argv":["/bin/true"]}}"#;
             let request = serde_json::from_str(json).unwrap();
-            let read = read(&policy, Peer { uid: 7, access }, request);
+            let read = read(&policy, Peer::user(7, access), request);
             read.map(|spec| spec.kind).map_err(|Failure(problem)| problem.code)
         };
         assert_eq!(by(Access::Own), Ok(EXEC.into()));

@@ -15,7 +15,7 @@ use crate::server::views::raw;
 use crate::units::{format_duration, rfc3339};
 
 /// What the engine's thread gives out; all words are made elsewhere.
-pub(super) struct Sketch {
+pub(crate) struct Sketch {
     schedule: Shared<Schedule>,
     running: Vec<TaskId>,
     held: bool,
@@ -27,7 +27,7 @@ pub(super) struct Sketch {
 const RUNNING_MAX: usize = 1000;
 
 impl Sketch {
-    pub(super) fn of(facts: &Facts<'_>, schedule: &Shared<Schedule>) -> Self {
+    pub(crate) fn of(facts: &Facts<'_>, schedule: &Shared<Schedule>) -> Self {
         let state = facts.engine.state();
         let running = state.live(&schedule.name).take(RUNNING_MAX).map(|task| task.id);
         Self {
@@ -48,7 +48,7 @@ impl Sketch {
     }
 
     /// The view without its last decisions, for lists.
-    pub(super) fn summary(self) -> ScheduleView {
+    pub(crate) fn summary(self) -> ScheduleView {
         let local = Local::of(&self.schedule.spec);
         self.view(&local)
     }

@@ -14,14 +14,12 @@
 //! signature was right, and nothing here writes a secret anywhere.
 
 use crate::kernel::ids::Timestamp;
+use crate::server::secret_file;
 use axum::http::HeaderMap;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// How far the time of a delivery may be from ours.
@@ -29,9 +27,6 @@ const SKEW_SECS_MAX: u64 = 300;
 
 /// Signatures in one header that are tried.
 const CANDIDATES_MAX: usize = 16;
-
-/// Largest file of a secret.
-const SECRET_FILE_BYTES_MAX: u64 = 4 << 10;
 
 /// Shortest secret: 128 bits, if they are random.
 const SECRET_BYTES_MIN: usize = 16;
@@ -51,26 +46,7 @@ impl Secret {
     /// not part of it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let about = |why: String| format!("the secret {}: {why}", path.display());
-        let io = |error: std::io::Error| about(format!("cannot read it: {error}"));
-        // Without NONBLOCK a pipe of that name would hold us for ever.
-        let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-        let file = OpenOptions::new().read(true).custom_flags(nonblock).open(path).map_err(io)?;
-        let metadata = file.metadata().map_err(io)?;
-        if !metadata.is_file() {
-            return Err(about("it is not a file".to_owned()));
-        }
-        if metadata.mode() & 0o077 != 0 {
-            let mode = metadata.mode() & 0o7777;
-            return Err(about(format!(
-                "others than its owner may use it (mode {mode:04o})\n  chmod 600 {}",
-                path.display()
-            )));
-        }
-        let mut bytes = Vec::new();
-        file.take(SECRET_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(io)?;
-        if SECRET_FILE_BYTES_MAX < bytes.len() as u64 {
-            return Err(about("it is larger than 4 KiB".to_owned()));
-        }
+        let bytes = secret_file::read("secret", path)?;
         let secret = Self(bytes.trim_ascii().to_vec());
         if secret.0.len() < SECRET_BYTES_MIN {
             return Err(about(format!("it has less than {SECRET_BYTES_MIN} bytes")));

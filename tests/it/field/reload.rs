@@ -4,6 +4,8 @@ use super::house::{CALM, House};
 use midwatch::kernel::status::Status;
 use rustix::process::Signal;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -31,6 +33,39 @@ fn changed(before: &str) -> String {
 pub(super) fn told(house: &House) -> (bool, Vec<String>) {
     let status = house.status().expect("it answers");
     (status.config_reload_ok, status.attention.into_iter().map(|point| point.what).collect())
+}
+
+/// The status of `GET /v1/tasks` with this token; none when nobody answers.
+fn status_with(address: &str, token: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let head = format!("host: {address}\r\nconnection: close\r\nauthorization: Bearer {token}");
+    write!(stream, "GET /v1/tasks HTTP/1.1\r\n{head}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    answer.get(9..12).map(str::to_owned)
+}
+
+#[test]
+fn other_tokens_are_taken_up_on_a_signal_and_weak_ones_leave_those_in_force() {
+    let (old, new) = ("old-0123456789abcdef", "new-0123456789abcdef");
+    let house = House::new(CALM, &[("job", "true", RUNS)]);
+    let tokens = house.path("tokens");
+    put(&tokens, old);
+    let [low, high, ..] = std::process::id().to_le_bytes();
+    let address = format!("127.200.{high}.{}:8474", low.max(1));
+    let http = format!("[http]\nlisten = '{address}'\ntoken_file = '{}'\n", tokens.display());
+    put(&house.path("midwatch.toml"), &(config(&house) + &http));
+    let daemon = house.daemon();
+    let is = |token, status: &str| status_with(&address, token).as_deref() == Some(status);
+    house.until("it serves by TCP", |_| is(old, "200").then_some(()));
+    put(&tokens, "short");
+    daemon.signal(Signal::HUP);
+    house.until("the weak token is refused", |house| (!told(house).0).then_some(()));
+    assert!(is(old, "200") && is("short", "401"));
+    put(&tokens, new);
+    daemon.signal(Signal::HUP);
+    house.until("the new token is taken", |_| is(new, "200").then_some(()));
+    assert!(is(old, "401"), "the old one is none any more");
 }
 
 // spec: SUP-021

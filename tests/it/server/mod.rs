@@ -2,11 +2,14 @@
 
 mod bounds;
 mod document;
+mod events;
 mod figures;
 mod fixture;
 mod misuse;
+mod page;
 mod places;
 mod schedules;
 mod tasks;
+mod tcp;
 mod triggers;
 mod workers;

@@ -129,7 +129,7 @@ impl App {
         match asked {
             Asked::Task { key, text } => {
                 // Whoever can drop a file is nobody in particular.
-                let peer = Peer { uid: policy.doors.owner, access: Access::Submit };
+                let peer = Peer::user(policy.doors.owner, Access::Submit);
                 let mut spec = policy.judge(peer).spec_of_any_payload(&text).map_err(named)?;
                 spec.key.get_or_insert_with(|| format!("{INBOX_KEYS}{key}").into());
                 Ok(policy.kinds.recorded(spec))
