@@ -106,7 +106,7 @@ impl Config {
         let tokens = self.http.token_file.as_ref();
         values.put("http.token_file", tokens.map(|path| text(path.display().to_string())));
         let hosts = &self.http.hosts;
-        values.put("http.hosts", (!hosts.is_empty()).then(|| list(hosts, |name| text(name))));
+        values.put("http.hosts", Some(list(hosts, |name| text(name))));
         values.put("http.open_metrics", Value::Boolean(self.http.open_metrics));
         values.put("clock.wait_for_sync", Value::Boolean(self.clock.wait_for_sync));
         for (name, handler) in &self.handlers {

@@ -36,6 +36,8 @@ const EARLY_BYTES_MAX: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct LogFile {
     name: String,
+    /// Device and inode of the data directory, where the file stands in it.
+    home: Option<(u64, u64)>,
     open: Option<Open>,
     /// Lines that are written when the data directory is there.
     early: String,
@@ -68,7 +70,7 @@ struct Trouble {
 
 impl LogFile {
     pub(super) const fn new(name: String) -> Self {
-        Self { name, open: None, early: String::new(), trouble: None, packing: None }
+        Self { name, home: None, open: None, early: String::new(), trouble: None, packing: None }
     }
 
     /// Writes a line; what has to be said elsewhere of a trouble that begins.
@@ -133,6 +135,17 @@ impl LogFile {
         Ok(())
     }
 
+    /// Another directory in the place of the data directory gets no line of ours.
+    fn check_home(&mut self, settings: &Settings) -> io::Result<()> {
+        let Some(within) = &settings.within else { return Ok(()) };
+        let there = fs::metadata(within)?;
+        let there = (there.dev(), there.ino());
+        if *self.home.get_or_insert(there) == there {
+            return Ok(());
+        }
+        Err(io::Error::other("the data directory is no longer where it was"))
+    }
+
     /// Sees to it that there is a file with room.
     fn make_ready(
         &mut self,
@@ -154,6 +167,7 @@ impl LogFile {
             open.bytes != 0 && (old || settings.max_size <= open.bytes)
         };
         if self.open.is_none() {
+            self.check_home(settings)?;
             self.open = Some(self.open_one(dir, day, now)?);
         }
         if let Some(path) = self.open.as_ref().filter(|open| full(open)).map(|it| it.path.clone()) {

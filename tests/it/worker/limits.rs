@@ -45,7 +45,7 @@ fn a_worker_that_grew_too_large_finishes_what_it_runs_takes_nothing_more_and_end
     const SLOTS: u32 = 100;
     let hold = ("hold", "until [ -e $DIR/go ]; do sleep 0.1; done");
     let mut crew = Crew::with(SLOTS, &[hold], |setup| {
-        setup["worker"] = "memory_max = \"32MiB\"".into();
+        setup["worker"] = "memory_max = \"48MiB\"".into();
     });
     let log = crew.file("worker.out");
     let noticed = || fs::read_to_string(&log).unwrap().contains("(`worker.memory_max`)");
