@@ -137,7 +137,7 @@ mod tests {
             # http.operate_group is not set             # default
             # http.listen is not set                    # default
             # http.token_file is not set                # default
-            # http.hosts is not set                     # default
+            http.hosts = []                             # default
             http.open_metrics = false                   # default
             clock.wait_for_sync = false                 # default
         "#]]

@@ -382,7 +382,7 @@ pub(crate) mod tests {
         stats.consistency.ok = true;
         let text = render(&status(), Some(&stats), &samples::view(Some(80)));
         assert!(text.lines().all(|line| width(line) <= 80));
-        let facts: Vec<_> = text.lines().skip(10).take(3).collect();
+        let facts: Vec<_> = text.lines().skip(11).take(3).collect();
         expect![[r#"
             screen
               oldest waiting  4 min 12 s  (wait p95 31 s, run p95 2 min 4 s, last 24 h)

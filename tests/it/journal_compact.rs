@@ -87,7 +87,7 @@ fn a_compaction_says_what_it_did() {
     expect![[r#"
         compacted DIR
           snapshot   snapshots/00000000000000000025.snapshot
-                     at 25, 7 records, 6.5 KiB
+                     at 25, 8 records, 6.5 KiB
           digest     SHA-256
                      read back from the disk; the same as before
           removed    3 segments, 0 snapshots

@@ -106,9 +106,9 @@ fn a_state_of_the_past_is_shown_to_people() {
               02:10:00.075  RETRYING                               made due at once (uid 1000)
               02:10:00.085  RETRYING  → RUNNING   dispatched       worker 2
 
-              attempt  started         ran  waited  end        exit  memory  cpu  worker
-                    1  02:10:00.045  20 ms   14 ms  retryable    75       –    –  2
-                    2  02:10:00.085      –   10 ms  running       –       –    –  2
+              #  started         ran   wait  end        exit  log  memory  cpu  worker
+              1  02:10:00.045  20 ms  14 ms  retryable    75    –       –    –  2
+              2  02:10:00.085      –  10 ms  running       –    –       –    –  2
               midwatch log 1 --attempt N    logs/1/N.log
         "#]],
     );

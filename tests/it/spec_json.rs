@@ -21,6 +21,11 @@ const ABSENT: &[(&str, &str, &[&str])] = &[
     ("midwatch stats", "minutes[].wait_p95_ms", &["null"]),
     ("midwatch stats", "minutes[].run_p95_ms", &["null"]),
     ("midwatch status", "next_fire", &["null"]),
+    ("midwatch status", "stalled_ms", &["number"]),
+    ("midwatch status", "processes[].open_files", &["null"]),
+    ("midwatch status", "processes[].growing[]", &["string"]),
+    ("midwatch alerts", "channels[].trouble", &["string"]),
+    ("alert", "task.error", &["null"]),
     ("midwatch status", "disk_free", &["null"]),
     ("midwatch status", "clock.last_step", &["object"]),
     ("midwatch status", "clock.last_step.from", &["string"]),
@@ -243,7 +248,9 @@ fn house() -> House {
                   timezone = \"America/New_York\"\npayload = { a = 1 }\nmax_retry = 1\n\
                   timeout = \"5m\"\ndst_gap = \"shift\"\ndst_fold = \"first\"\n\
                   [schedules.often]\ntype = \"fatal\"\nevery = \"1s\"\n\
-                  [schedules.long]\ntype = \"plain\"\nevery = \"1s\"\noverlap = \"queue\"\n";
+                  [schedules.long]\ntype = \"plain\"\nevery = \"1s\"\noverlap = \"queue\"\n\
+                  [alerts.ops]\ncommand = [\"/bin/true\"]\n\
+                  [alerts.night]\nwebhook = \"http://127.0.0.1:9/\"\ngroup_wait = \"1h\"\n";
     let spans = "heartbeat = \"300ms\"\nsuspect_after = \"2s\"\noffline_after = \"4s\"\n";
     House::with(
         config,
@@ -252,7 +259,7 @@ fn house() -> House {
             ("hold", hold.as_str(), "max_running = 2"),
             ("plain", plain.as_str(), "cancel_grace = \"1h\""),
             ("good", good.as_str(), ""),
-            ("fatal", "exit 65", ""),
+            ("fatal", "exit 65", "advice = \"look at it\"\ncontact = \"ops\""),
             ("again", "first && exit 75; exit 0", ""),
             ("quiet", "until_there go", ""),
             ("paced", "exit 0", "rate = \"1/h\""),
@@ -360,6 +367,9 @@ fn look(house: &House, walk: &mut Walk) {
         ("midwatch status", "status"),
         ("midwatch status", "status --digest"),
         ("midwatch stats", "stats --by minute"),
+        ("midwatch alerts", "alerts"),
+        ("midwatch alerts", "alerts list"),
+        ("midwatch doctor", "doctor"),
         ("midwatch states", "states"),
         ("midwatch config check", "config check"),
         ("midwatch config show", "config show"),
@@ -373,6 +383,7 @@ fn look(house: &House, walk: &mut Walk) {
     for id in 1..12 {
         asked.push(("midwatch show", words(&format!("show {id}"))));
         asked.push(("midwatch history", words(&format!("history {id}"))));
+        asked.push(("midwatch doctor ID", words(&format!("doctor {id}"))));
     }
     for (section, mut args) in asked {
         args.push("--json".to_owned());
@@ -465,6 +476,20 @@ fn the_page_of_json_has_every_field_that_is_printed_and_no_other() {
         one["last_success"].is_string().then_some(())
     });
     watch(&house, &mut walk);
+    for _ in 0..3 {
+        house.submit("fatal", "null");
+    }
+    house.until("an alert stands that nothing else tells of", |house| {
+        house.status()?.attention.iter().any(|point| point.alert.is_some()).then_some(())
+    });
+    look(&house, &mut walk);
+    for (section, text) in
+        [("midwatch alerts ack", "alerts ack 1"), ("midwatch alerts test", "alerts test")]
+    {
+        let mut args: Vec<_> = text.split(' ').collect();
+        args.push("--json");
+        walk.take(section, &serde_json::from_slice(&house.run(&args).stdout).unwrap());
+    }
     look(&house, &mut walk);
     for line in fs::read_to_string(house.path("task.json")).unwrap().lines() {
         walk.take("midwatch task", &serde_json::from_str(line).unwrap());
