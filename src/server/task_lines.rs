@@ -7,20 +7,16 @@
 //! their fields are in `spec/logs.md`.
 
 use super::host::Facts;
-use crate::engine::{Recorded, hex};
+use crate::engine::Recorded;
 use crate::kernel::event::{Checkpointed, Ended, Event, Heard, Leased, Moved};
 use crate::kernel::ids::Millis;
 use crate::kernel::status::{Outcome, Reason, Status};
 use crate::kernel::task::{Attempt, Task};
 use crate::units::span;
-use sha2::{Digest, Sha256};
 use tracing::Level;
 
 /// Longest summary of a payload or a result, in characters.
 const SUMMARY_CHARS_MAX: usize = 200;
-
-/// Bytes of the hash of a payload that are told.
-const DIGEST_BYTES: usize = 8;
 
 /// Names of members whose values are not told.
 const SECRETS: [&str; 9] = [
@@ -110,7 +106,6 @@ fn begin(facts: &Facts<'_>, leased: &Leased) {
         executor_id = attempt.worker.0,
         wait_ms = attempt.waited.0,
         input = summary(&task.payload),
-        input_digest = digest(&task.payload),
         "task {} begins",
         task.id
     );
@@ -135,8 +130,9 @@ fn end(facts: &Facts<'_>, ended: &Ended) {
                 executor_id = attempt.worker.0,
                 outcome = outcome.word(),
                 status = to.word(),
-                run_ms = ran(attempt).0,
+                run_ms = ended.ran.unwrap_or_else(|| ran(attempt)).0,
                 wait_ms = attempt.waited.0,
+                input_digest = ended.input.map(|input| input.to_string()),
                 result = ended.result.as_deref().map(summary),
                 "task {} ends",
                 task.id
@@ -257,12 +253,6 @@ fn ran(attempt: &Attempt) -> Millis {
     attempt.end.as_ref().map(|end| end.at.since(began)).unwrap_or_default()
 }
 
-/// A hash by which equal payloads are known: the beginning of their SHA-256, in hex.
-fn digest(payload: &str) -> String {
-    let hash = Sha256::digest(payload);
-    hex(hash.get(..DIGEST_BYTES).unwrap_or_default())
-}
-
 /// The beginning of a JSON text, without the values of members that are secrets by their names.
 fn summary(json: &str) -> String {
     let mut told = String::new();
@@ -366,10 +356,5 @@ mod tests {
         for broken in [r#"{"token":"#, r#"{"token":""#, r#"{"token":[""#, "\"", "\"\\"] {
             assert!(summary(broken).len() < 30, "{broken}");
         }
-    }
-
-    #[test]
-    fn equal_payloads_have_equal_digests() {
-        assert_eq!(digest("null"), "74234e98afe7498f");
     }
 }
