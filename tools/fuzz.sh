@@ -6,12 +6,12 @@ set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 seconds=${1:-60}
 shift || true
-[ $# -gt 0 ] || set -- frame scan snapshot store repair body commands api config submission
+[ $# -gt 0 ] || set -- frame scan snapshot store repair body commands api config submission door
 for target in "$@"; do
     echo "==== $target"
     mkdir -p "corpus/$target"
     features=fuzzer
-    case $target in config | submission) features=fuzzer,host ;; esac
+    case $target in config | submission | door) features=fuzzer,host ;; esac
     log=$(mktemp)
     # What is kept comes second: new inputs go to the first directory. No reader may ask for memory
     # by a length that nothing vouches for; the largest frame has 4 MiB.

@@ -32,25 +32,35 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
             seeds.push((name, input));
         }
     };
-    let (records, state) = crate::commands::history();
+    let (records, states) = crate::commands::histories();
     for (stamp, event) in records {
         let mut body = Vec::new();
         codec::encode(&stamp, &event, &mut body);
         add(name(&event), codec::kind(&event), &body);
     }
-    let done: Result<(), std::convert::Infallible> =
-        for_each_record(&state.image(), |kind, body| {
-            let name = match kind {
-                codec::KIND_HEAD => "head",
-                codec::KIND_WORKER => "worker",
-                codec::KIND_TYPE => "type",
-                _ => "task",
-            };
-            add(name, kind, body);
-            Ok(())
-        });
-    let Ok(()) = done;
+    for state in states {
+        let done: Result<(), std::convert::Infallible> =
+            for_each_record(&state.image(), |kind, body| {
+                add(kept_name(kind), kind, body);
+                Ok(())
+            });
+        let Ok(()) = done;
+    }
     seeds
+}
+
+fn kept_name(kind: u16) -> &'static str {
+    match kind {
+        codec::KIND_HEAD => "head",
+        codec::KIND_WORKER => "worker",
+        codec::KIND_TASK => "task",
+        codec::KIND_TYPE => "type",
+        codec::KIND_SCHEDULE => "schedule",
+        codec::KIND_FIGURES => "figures",
+        codec::KIND_TYPE_FIGURES => "type-figures",
+        codec::KIND_ALERTS => "alerts",
+        _ => panic!("a record of kind {kind} in a snapshot"),
+    }
 }
 
 fn name(event: &Event) -> &'static str {

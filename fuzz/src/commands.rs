@@ -3,16 +3,19 @@
 
 use crate::bytes::Bytes;
 use midwatch::engine::codec;
+use midwatch::kernel::alerts::{Grade, Rule, Saying, Told};
 use midwatch::kernel::event::{Actor, Event, Registration, Stamp, Standing, Started};
-use midwatch::kernel::ids::{Fence, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId};
+use midwatch::kernel::ids::{
+    Fence, LifeTime, Millis, Moment, ProcessId, TaskId, Timestamp, WorkerId,
+};
 use midwatch::kernel::rules::{Reserve, RetryPolicy, Rules};
 use midwatch::kernel::status::{Outcome, Reason, Status};
 use midwatch::kernel::task::{After, InputDigest, Progress, SecretHash, TaskSpec, Usage};
 use midwatch::kernel::task_type::{Per, Rate};
 use midwatch::kernel::verdict::Verb;
 use midwatch::kernel::{
-    Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, State, TypeAct, apply,
-    decide,
+    AlertAct, Answer, Change, Command, Edit, EndReport, HoldReport, NextRun, Proof, State, TypeAct,
+    apply, decide,
 };
 use std::collections::BTreeMap;
 
@@ -37,6 +40,9 @@ const SETTLE: u8 = 0x55;
 /// The byte that makes a task which waits for others.
 const AFTER: u8 = 0x65;
 
+/// The byte that says something about alerts.
+const ALERTS: u8 = 0x75;
+
 /// The kernel, and what its callers know.
 struct Bench {
     state: State,
@@ -52,18 +58,18 @@ pub fn run(input: &[u8]) {
     played(&mut Bytes::new(input));
 }
 
-/// A history with most of what can happen, and the state at its end.
-pub fn history() -> (Vec<(Stamp, Event)>, State) {
+/// Histories with most of what can happen, and the states at their ends.
+pub fn histories() -> (Vec<(Stamp, Event)>, Vec<State>) {
     let mut records = Vec::new();
-    let mut state = State::default();
+    let mut states = Vec::new();
     for (_, plan) in seeds() {
         let bench = played(&mut Bytes::new(&plan));
         records.extend(bench.records);
-        if state.task_count() < bench.state.task_count() {
-            state = bench.state;
-        }
+        states.push(bench.state);
     }
-    (records, state)
+    // The first ones show the most.
+    states.sort_by_key(|state| std::cmp::Reverse(state.task_count()));
+    (records, states)
 }
 
 fn played(bytes: &mut Bytes<'_>) -> Bench {
@@ -214,6 +220,7 @@ impl Bench {
                 let after = After { tasks, any: bytes.bit() };
                 return Command::Submit(TaskSpec { after: Some(after), ..spec(bytes) });
             }
+            ALERTS => return Command::ActOnAlerts(alert_act(bytes)),
             EDIT => return Command::Edit { task: self.task(bytes), edit: edit(bytes) },
             _ => {}
         }
@@ -360,6 +367,35 @@ fn edit(bytes: &mut Bytes<'_>) -> Edit {
         max_retry: bytes.bit().then(|| u32::from(bytes.byte() % 4)),
         timeout: change(bytes, Millis(span.max(1))),
         next_run,
+    }
+}
+
+fn alert_act(bytes: &mut Bytes<'_>) -> AlertAct {
+    const RULES: [Rule; 5] =
+        [Rule::TaskFailed, Rule::WorkerLost, Rule::DiskLow, Rule::ClockStepped, Rule::Overflow];
+    let rule = RULES[bytes.below(RULES.len())];
+    let subject = kind(bytes).into();
+    match bytes.byte() % 4 {
+        0 => {
+            let grade = [Grade::Info, Grade::Warning, Grade::Critical][bytes.below(3)];
+            let what = "it is so".repeat(bytes.below(256)).into();
+            AlertAct::Raise { rule, subject, grade, what }
+        }
+        1 => AlertAct::Clear { rule, subject },
+        2 => AlertAct::Ack(bytes.number()),
+        _ => AlertAct::Tell {
+            channel: kind(bytes).into(),
+            told: (0..bytes.below(4)).map(|_| told(bytes)).collect(),
+        },
+    }
+}
+
+fn told(bytes: &mut Bytes<'_>) -> Told {
+    Told {
+        alert: bytes.number(),
+        edition: bytes.number(),
+        saying: [Saying::Stands, Saying::Over, Saying::Flaps][bytes.below(3)],
+        at: LifeTime(bytes.number()),
     }
 }
 
@@ -533,6 +569,25 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
                 &pass,
                 &acted(4),
                 &[0, 128, 2, 40],
+            ]),
+        ),
+        (
+            "alerts",
+            of(&[
+                &[0],
+                &[ALERTS, 2, 0, 0, 2, 1],
+                &[ALERTS, 2, 1, 0, 1, 0],
+                &[ALERTS, 0, 0, 3, 1, 2, 1, 1, 0, 9, 2, 2, 0, 9],
+                &[ALERTS, 0, 0, 2, 1],
+                &pass,
+                &[ALERTS, 2, 0, 1],
+                &[ALERTS, 0, 0, 3, 1, 1, 1, 5, 1, 99],
+                &register,
+                &submit,
+                &lease,
+                &end(2),
+                &[14, 0, 0],
+                &[ALERTS, 1, 0, 1],
             ]),
         ),
     ]

@@ -7,6 +7,8 @@ pub mod bytes;
 pub mod commands;
 #[cfg(feature = "host")]
 pub mod config;
+#[cfg(feature = "host")]
+pub mod door;
 pub mod frame;
 pub mod harm;
 pub mod reference;
@@ -37,4 +39,6 @@ pub const TARGETS: &[(&str, Target, Seeds)] = &[
     ("config", config::run, config::seeds),
     #[cfg(feature = "host")]
     ("submission", submission::run, submission::seeds),
+    #[cfg(feature = "host")]
+    ("door", door::run, door::seeds),
 ];

@@ -8,7 +8,8 @@ use crate::scan::{Ignore, files_of};
 use crate::store::{HOST, options, settled, settled_unchecked, written};
 use crate::{body, harm};
 use midwatch::engine::codec::{
-    self, CodecError, KIND_HEAD, KIND_TASK, KIND_WORKER, SNAPSHOT_KINDS,
+    self, CodecError, KIND_ALERTS, KIND_FIGURES, KIND_HEAD, KIND_SCHEDULE, KIND_TASK, KIND_TYPE,
+    KIND_TYPE_FIGURES, KIND_WORKER, SNAPSHOT_KINDS,
 };
 use midwatch::engine::{Engine, Fold, Piece, digest, for_each_record};
 use midwatch::journal::{Batch, Journal, Record, read_snapshot, scan};
@@ -187,13 +188,23 @@ fn change(records: &mut Vec<Kept>, bytes: &mut Bytes<'_>) {
     }
 }
 
+/// What snapshots hold, as the seeds of bodies call it.
+const KINDS: [(&str, u16); 8] = [
+    ("head", KIND_HEAD),
+    ("worker", KIND_WORKER),
+    ("task", KIND_TASK),
+    ("type", KIND_TYPE),
+    ("schedule", KIND_SCHEDULE),
+    ("figures", KIND_FIGURES),
+    ("type-figures", KIND_TYPE_FIGURES),
+    ("alerts", KIND_ALERTS),
+];
+
 fn kind(bytes: &mut Bytes<'_>) -> u16 {
-    match bytes.byte() % 8 {
+    match bytes.below(KINDS.len() + 2) {
         0 => SNAPSHOT_KINDS + u16::from(bytes.byte()),
         1 => u16::from(bytes.byte()),
-        2 | 3 => KIND_HEAD,
-        4 | 5 => KIND_WORKER,
-        _ => KIND_TASK,
+        known => KINDS[known - 2].1,
     }
 }
 
@@ -216,13 +227,9 @@ pub fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     for (name, seed) in body::seeds() {
         // A record of every kind that a snapshot holds, as the first one.
         let length = seed.len() - 2;
-        if ["head", "worker", "task"].contains(&name) && length < 200 {
-            let kind = match name {
-                "head" => 2,
-                "worker" => 4,
-                _ => 6,
-            };
-            let mut input = vec![2, 1, 0, 5, length as u8, kind, 0];
+        let known = KINDS.iter().position(|(known, _)| *known == name);
+        if let Some(known) = known.filter(|_| length < 200) {
+            let mut input = vec![2, 1, 0, 5, length as u8, known as u8 + 2, 0];
             input.extend_from_slice(&seed[2..]);
             seeds.push((name, input));
         }

@@ -158,6 +158,12 @@ fn submissions() {
     replay("submission");
 }
 
+#[cfg(feature = "host")]
+#[test]
+fn doors() {
+    replay("door");
+}
+
 #[test]
 fn the_seeds_are_those_that_the_generator_makes() {
     for (name, _, seeds) in TARGETS {

@@ -4,8 +4,8 @@ use super::model::News;
 use super::page::{Body, Page, Wanted, log_lines};
 use super::screen::Told;
 use crate::api::{
-    Acted, History, ScheduleActed, ScheduleView, Schedules, StatsView, StatusView, TaskList,
-    TaskView, TypeActed, TypeView, Types, Workers,
+    Acted, AlertActed, Alerts, History, ScheduleActed, ScheduleView, Schedules, StatsView,
+    StatusView, TaskList, TaskView, TypeActed, TypeView, Types, Workers,
 };
 use crate::cli::act;
 use crate::cli::connection::{Api, get, lost, post, stream};
@@ -60,6 +60,8 @@ pub(super) enum Act {
     PauseSchedule(String),
     /// Lets it fire again.
     ResumeSchedule(String),
+    /// Says that a person knows of an alert.
+    Acknowledge(u64),
 }
 
 /// Asks for everything. With `known` nothing but the health is asked for while no record came
@@ -90,11 +92,13 @@ fn look_on(api: &dyn Api, status: StatusView, known: Option<Seq>) -> Result<Opti
     let next = |one: &ScheduleView| one.next.as_ref().map(|next| next.at.clone());
     schedules.sort_by_cached_key(|one| (next(one).is_none(), next(one)));
     let workers: Workers = get(api, "/v1/workers")?;
-    // A daemon of another version may have no figures.
+    // A daemon of another version may have no figures, and no alerts.
     let stats = get::<StatsView>(api, "/v1/stats?minutes=1").ok();
+    let mut alerts = get::<Alerts>(api, "/v1/alerts").map(|all| all.alerts).unwrap_or_default();
+    alerts.retain(|alert| alert.over.is_none());
     let (types, workers) = (types.types, workers.workers);
     let at = crate::clock::wall();
-    Ok(Some(News { at, status, stats, running, ended, types, schedules, workers }))
+    Ok(Some(News { at, status, stats, running, ended, types, schedules, workers, alerts }))
 }
 
 /// The thread's own: what it knows, and what it keeps up to date.
@@ -237,6 +241,13 @@ fn do_it(api: &dyn Api, act: &Act) -> Result<String, Failure> {
         Act::ResumeType(name) => kind(name, "resume", "resumed"),
         Act::PauseSchedule(name) => plan(name, "pause", "paused"),
         Act::ResumeSchedule(name) => plan(name, "resume", "resumed"),
+        Act::Acknowledge(id) => {
+            let acted: AlertActed = post(api, &format!("/v1/alerts/{id}/ack"), &nothing)?;
+            Ok(match acted.view.over {
+                Some(_) => format!("alert {id} is over; there is nothing to acknowledge"),
+                None => format!("alert {id} acknowledged{}", already(acted.changed)),
+            })
+        }
     }
 }
 

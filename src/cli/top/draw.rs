@@ -1,13 +1,13 @@
 //! The picture: a pure function of the model.
 //!
-//! From the top: health, what needs a person, figures, two lines of the last minutes, the lists,
+//! From the top: health, what needs a person, alerts, figures, two lines of the last minutes, the lists,
 //! and the keys. A small screen shows less of each, the smallest only the list that has the focus.
 //! Whatever a colour says, a word or a mark says too.
 
-use super::lists;
 use super::model::{List, Mode, Model};
 use super::page::{Body, Page, Wanted};
-use crate::api::{Attention, StatsView};
+use super::{attention, lists};
+use crate::api::StatsView;
 use crate::cli::paint::{Ink, Paint};
 use crate::cli::session::View;
 use crate::cli::status::{health_ink, percent};
@@ -120,7 +120,7 @@ fn draw_lists(pen: &mut Pen<'_>, area: Rect, model: &Model) {
         put(pen, &line);
     }
     pen.dim = dim;
-    for line in attention(model, area.height, columns) {
+    for line in attention::lines(model, area.height, columns) {
         put(pen, &line);
     }
     put(pen, &fitting(figures(model), columns));
@@ -265,40 +265,6 @@ fn away(model: &Model) -> Option<Pieces> {
     let clock = model.view.zone.time(*since);
     let text = format!("no answer since {clock} ({span}), still trying: {why}");
     Some(vec![(tame(&text), Ink::Red)])
-}
-
-/// What needs a person, each with the first command that helps where there is room for it.
-fn attention(model: &Model, height: u16, columns: usize) -> Vec<Pieces> {
-    let points = &model.news.status.attention;
-    let most = match height {
-        0..16 => 1,
-        16..30 => 3,
-        30.. => 6,
-    };
-    let shown = if points.len() <= most { points.len() } else { most - 1 };
-    let mut lines: Vec<_> =
-        points.iter().take(shown).map(|point| point_line(point, columns)).collect();
-    match points.len() - shown {
-        0 => {}
-        more if shown == 0 => {
-            let all = format!("{more} things need attention: midwatch status");
-            lines.push(vec![(all, health_ink(&model.news.status.health))]);
-        }
-        more => lines.push(vec![(format!("  and {more} more: midwatch status"), Ink::Yellow)]),
-    }
-    lines
-}
-
-fn point_line(point: &Attention, columns: usize) -> Pieces {
-    let (mark, ink) = if point.critical { ("critical: ", Ink::Red) } else { ("  ", Ink::Yellow) };
-    let what = format!("{mark}{}", tame(&point.what));
-    let command = point.commands.first().map(|command| tame(command)).unwrap_or_default();
-    let room = columns.saturating_sub(width(&command) + 2);
-    if command.is_empty() || room < width(&what) {
-        return vec![(cut(&what, columns), ink)];
-    }
-    let gap = " ".repeat(columns - width(&what) - width(&command));
-    vec![(what, ink), (gap, Ink::Plain), (command, Ink::Dim)]
 }
 
 /// The parts of a line that fit, the first ones first.

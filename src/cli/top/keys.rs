@@ -133,6 +133,7 @@ fn in_lists(model: &mut Model, key: KeyCode) -> Option<Wish> {
         KeyCode::Char('c') => cancel(model),
         KeyCode::Char('r') => retry(model),
         KeyCode::Char('p') => pause(model),
+        KeyCode::Char('a') => acknowledge(model),
         _ => {}
     }
     None
@@ -214,6 +215,19 @@ fn pause(model: &mut Model) {
             }
         }
         (_, None) => model.said = Some("there is nothing here to pause".to_owned()),
+    }
+}
+
+/// The worst alert that nobody has acknowledged.
+fn acknowledge(model: &mut Model) {
+    match model.news.alerts.iter().find(|alert| alert.acked.is_none()) {
+        Some(alert) => {
+            let text = format!("acknowledge alert {}: {}?", alert.id, tame(&alert.what));
+            let act = Act::Acknowledge(alert.id);
+            ask(model, text, act);
+        }
+        None if model.news.alerts.is_empty() => model.said = Some("no alert stands".to_owned()),
+        None => model.said = Some("every alert that stands is acknowledged".to_owned()),
     }
 }
 

@@ -7,6 +7,7 @@
 //! It shows what the daemon tells and decides nothing; what it changes, it asks about first.
 
 mod ask;
+mod attention;
 mod draw;
 mod keys;
 mod lists;

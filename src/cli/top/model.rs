@@ -4,7 +4,7 @@ use super::ask::{Act, Order};
 use super::lists::{self, Row};
 use super::page::Page;
 use super::rates::Rates;
-use crate::api::{ScheduleView, StatsView, StatusView, TaskView, TypeView, WorkerView};
+use crate::api::{AlertView, ScheduleView, StatsView, StatusView, TaskView, TypeView, WorkerView};
 use crate::cli::session::View;
 use crate::kernel::ids::{Seq, TaskId, Timestamp};
 
@@ -27,6 +27,18 @@ pub(super) struct News {
     pub(super) schedules: Vec<ScheduleView>,
     /// Workers.
     pub(super) workers: Vec<WorkerView>,
+    /// Alerts that stand, the worst first; none from a daemon that has none.
+    pub(super) alerts: Vec<AlertView>,
+}
+
+impl News {
+    /// Alerts that stand and that no point of attention tells.
+    pub(super) fn alerts_besides(&self) -> impl Iterator<Item = &AlertView> {
+        let told = |key: &str| {
+            self.status.attention.iter().any(|point| point.alert.as_deref() == Some(key))
+        };
+        self.alerts.iter().filter(move |one| !told(&format!("{} {}", one.rule, one.subject)))
+    }
 }
 
 /// A list of the screen.

@@ -70,6 +70,7 @@ Acting: each asks before it does something
   r                 run a task that has ended again, as a new task
   p                 pause or resume the type of the chosen task, the chosen
                     type, or the chosen schedule
+  a                 acknowledge the worst alert that nobody has
 
   Ctrl-L            draw the screen anew
   Ctrl-Z            back to the shell; `fg` goes on

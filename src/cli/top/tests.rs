@@ -7,8 +7,8 @@ use super::model::{Model, News};
 use super::page::{Body, Page, Wanted, log_lines};
 use super::screen::Told;
 use crate::api::{
-    BoundView, MinuteStats, Progress, ScheduleView, StatsView, TaskList, TaskView, TypeView, Types,
-    WorkerView, Workers,
+    AlertView, BoundView, MinuteStats, Progress, ScheduleView, StatsView, TaskList, TaskView,
+    TypeView, Types, WorkerView, Workers,
 };
 use crate::cli::paint::Paint;
 use crate::cli::samples::{self, Script};
@@ -199,6 +199,7 @@ fn busy() -> News {
         types: types(),
         schedules: schedules(),
         workers: workers(),
+        alerts: vec![],
     }
 }
 
@@ -233,6 +234,27 @@ fn empty() -> News {
     }
 }
 
+fn alert(id: u64, level: &str, what: &str) -> AlertView {
+    AlertView {
+        id,
+        rule: "task_failed".to_owned(),
+        subject: "fetch_data".to_owned(),
+        level: level.to_owned(),
+        what: what.to_owned(),
+        state: "standing".to_owned(),
+        since: rfc3339(ago(300)),
+        last: rfc3339(ago(300)),
+        over: None,
+        count: 1,
+        acked: None,
+        task: None,
+        action: String::new(),
+        advice: None,
+        contact: None,
+        commands: vec![],
+    }
+}
+
 /// Everything is wrong at once, and says so in hostile words.
 fn failing() -> News {
     let mut news = busy();
@@ -251,6 +273,24 @@ fn failing() -> News {
             "task 88213 \u{1b}[2J夜班巡查员\r\nis DEAD after 6 attempts: connection refused by the far end",
         ),
         point(false, "only 5 MiB are free on the data directory's disk"),
+    ];
+    news.status.attention[0].alert = Some("no_worker workers".to_owned());
+    news.alerts = vec![
+        AlertView {
+            rule: "no_worker".to_owned(),
+            subject: "workers".to_owned(),
+            ..alert(36, "critical", "no worker has been alive for a minute")
+        },
+        AlertView { count: 7, ..alert(35, "warning", "7 tasks of type \u{1b}[2J夜 failed") },
+        AlertView {
+            acked: Some(crate::api::OrderView {
+                by: "uid 1000".to_owned(),
+                at: rfc3339(ago(60)),
+                reason: None,
+            }),
+            ..alert(33, "warning", "worker w18 was silent for too long")
+        },
+        alert(34, "info", "the wall clock was put forward by 3 s"),
     ];
     (news.status.workers_alive, news.status.workers_offline) = (0, 2);
     news.ended[1].error = Some("夜班 👩\u{200d}🚀 \u{1b}[31mred\u{202e}".to_owned());
@@ -437,6 +477,8 @@ fn a_daemon_in_trouble() {
             critical: no worker has been alive for 4 min, and 1204 due tasks wait
               worker 18 (w18) is suspect                                    midwatch workers
               and 2 more: midwatch status
+              alert 35 warning, 5 min ago, 7 times: 7 tasks of type \u{1b}[2J夜 failed
+              and 2 more alerts: midwatch alerts
             running 3 of 4  waiting 1,204, oldest 4 min  retrying 7  dead 2  failed 1
             24 h  success 99.1 % of 1,340  on time 58 of 58  wait p95 31 s
             ended    ▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▃▅█▃▆·  232, at most 10/min
@@ -449,13 +491,11 @@ fn a_daemon_in_trouble() {
               ENDED  STATUS     TYPE                            WHEN  TRY  NOTE       1 of 5
               88230  SUCCESS    fetch_data                  12 s ago  1/6  {"rows":41000}
               88213  DEAD       fetch_data                 9 min ago  6/6  夜班 👩🚀 \u{1b}…
-              88211  FAILED     type_type_type_type_typ…  11 min ago  1/6  no such table: o…
               TYPE           STATE   RUNNING  WAITING                NOTE             1 of 3
               fetch_data     full     2 of 2    1,204  █▒▒▒▒▒▒▒▒▒▒▒
               pay_out        paused        0       37  ▒             9 min ago by uid 1000:…
-              SCHEDULE       NEXT  WHEN       TYPE        NOTE
+              SCHEDULE       NEXT  WHEN       TYPE        NOTE                        1 of 2
               poll       in 1 min  * * * * *  fetch_data  ended well 10 min ago
-              nightly   in 20 min  0 3 * * *  fetch_data  3 runs failed since the last succ…
             q quit  ? help  Tab next  Enter show  l log  c cancel  r retry  p pause  /filter
         "#]],
     );
@@ -473,6 +513,9 @@ fn a_daemon_in_trouble_on_a_large_screen() {
               worker 18 (w18) is suspect                                                                                                                                                            midwatch workers
               task 88213 \u{1b}[2J夜班巡查员  is DEAD after 6 attempts: connection refused by the far end                                                                                           midwatch workers
               only 5 MiB are free on the data directory's disk                                                                                                                                      midwatch workers
+              alert 35 warning, 5 min ago, 7 times: 7 tasks of type \u{1b}[2J夜 failed                                                                                                        midwatch alerts ack 35
+              alert 33 warning, 5 min ago, acked: worker w18 was silent for too long
+              alert 34 info, 5 min ago: the wall clock was put forward by 3 s                                                                                                                 midwatch alerts ack 34
             running 3 of 4  waiting 1,204, oldest 4 min  retrying 7  dead 2  failed 1  workers 0, silent 2
             24 h  success 99.1 % of 1,340  on time 58 of 58  wait p95 31 s  run p95 2 min 4 s
             ended    ▇▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄█▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▂▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▅█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▂▅█▃▆·▄▇▁▄█▃▅█▃▆·  606, at most 10/min
@@ -489,9 +532,6 @@ fn a_daemon_in_trouble_on_a_large_screen() {
               88211  FAILED     type_type_type_type_typ…  11 min ago  1/6  nightly   no such table: orders
               88207  CANCELLED  fetch_data                   1 h ago  0/6
               88206  SUCCESS    fetch_data                   1 h ago  1/6
-
-
-
 
 
 
@@ -735,6 +775,24 @@ fn an_act_is_done_after_a_yes_alone() {
 }
 
 #[test]
+fn the_worst_alert_that_nobody_knows_of_is_acknowledged_after_a_yes() {
+    let mut model = model(failing(), (80, 24));
+    assert_eq!(keys(&mut model, "a"), []);
+    let question = "acknowledge alert 36: no worker has been alive for a minute?  y/n";
+    assert_eq!(last_line(&model), question);
+    assert_eq!(keys(&mut model, "n"), []);
+    assert_eq!(keys(&mut model, "ay"), [Wish::Order(Order::Act(Act::Acknowledge(36)))]);
+    model.news.alerts.remove(0);
+    assert_eq!(keys(&mut model, "ay"), [Wish::Order(Order::Act(Act::Acknowledge(35)))]);
+    model.news.alerts.retain(|alert| alert.acked.is_some());
+    assert_eq!(keys(&mut model, "a"), []);
+    assert_eq!(last_line(&model), "every alert that stands is acknowledged");
+    model.news.alerts.clear();
+    assert_eq!(keys(&mut model, "a"), []);
+    assert_eq!(last_line(&model), "no alert stands");
+}
+
+#[test]
 fn a_key_that_fits_nothing_says_what_would() {
     let mut model = model(busy(), (80, 24));
     for (typed, said) in [
@@ -939,7 +997,7 @@ fn the_help_has_every_key() {
     assert_eq!(keys(&mut model, "?"), []);
     expect![[r#"
         screen
-        the keys of midwatch top                                           1 to 22 of 25
+        the keys of midwatch top                                           1 to 22 of 26
         Moving
           Tab, Right        the next list        Shift-Tab, Left   the one before
           Up, Down, k, j    a row                PgUp, PgDn        ten rows
@@ -955,13 +1013,13 @@ fn the_help_has_every_key() {
           r                 run a task that has ended again, as a new task
           p                 pause or resume the type of the chosen task, the chosen
                             type, or the chosen schedule
+          a                 acknowledge the worst alert that nobody has
 
           Ctrl-L            draw the screen anew
           Ctrl-Z            back to the shell; `fg` goes on
           q, Ctrl-C         quit
 
         What the marks mean
-          ended, failed     tasks that ended in each of the last minutes, the latest
         q back  Up/Down scroll  PgUp/PgDn
     "#]]
     .assert_eq(&picture(&model));
@@ -1007,6 +1065,9 @@ fn the_daemon_is_asked_for_lists_only_when_there_is_something_new() {
         ("GET /v1/status", status.to_string())
     };
     let list = |tasks| serde_json::to_string(&TaskList { tasks, next: None, total: 9 }).unwrap();
+    let over = Some(rfc3339(ago(9)));
+    let alerts = vec![alert(35, "warning", "w"), AlertView { over, ..alert(31, "warning", "w") }];
+    let alerts = crate::api::Alerts { alerts, channels: vec![] };
     let lists = [
         ("GET /v1/tasks?status=RUNNING%2CLOST&limit=60", list(running())),
         ("GET /v1/tasks?status=SUCCESS%2CCANCELLED&limit=60", list(vec![ended().remove(0)])),
@@ -1020,6 +1081,7 @@ fn the_daemon_is_asked_for_lists_only_when_there_is_something_new() {
                 serde_json::json!({ "code": "no_such_route", "title": "t", "status": 404, "detail": "no" }),
             ),
         ),
+        ("GET /v1/alerts", serde_json::to_string(&alerts).unwrap()),
     ];
     let acted = r#"{"id":88240,"status":"PENDING","stop_requested":null,"changed":true}"#;
     let mut answers = vec![("POST /v1/tasks/88213/retry {}", acted.to_owned()), status(8)];
@@ -1045,6 +1107,7 @@ fn the_daemon_is_asked_for_lists_only_when_there_is_something_new() {
     };
     assert_eq!(said, "task 88240 PENDING  (runs 88213 again)");
     assert!(news.stats.is_none());
+    assert_eq!(news.alerts.iter().map(|alert| alert.id).collect::<Vec<_>>(), [35]);
     let ids: Vec<_> = news.ended.iter().map(|task| task.id.0).collect();
     assert_eq!(ids, [88230, 88213, 88211], "the latest end first");
     let lines = |page: &Page| page.lines(&samples::view(None));

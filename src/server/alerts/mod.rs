@@ -12,7 +12,7 @@ mod view;
 mod watch;
 
 pub(crate) use courier::Post;
-pub(crate) use routes::{ack, list, test};
+pub(crate) use routes::{ack, kept, list, test, view_of};
 pub(crate) use view::points;
 pub(super) use watch::keep_watch;
 

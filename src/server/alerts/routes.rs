@@ -16,20 +16,26 @@ use std::sync::Arc;
 
 /// `GET /v1/alerts`.
 pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
-    let alerts = app.hand.read(|facts| {
-        let now = facts.now.life;
-        let kept = |alert: &&Alert| alert.over.is_none_or(|over| now < over.after(FORGOTTEN_AFTER));
-        let mut alerts: Vec<_> = facts.engine.state().alerts().iter().filter(kept).collect();
-        alerts.sort_by_key(|alert| {
-            (alert.over.is_some(), Reverse(alert.grade), Reverse(alert.last), alert.number)
-        });
-        alerts.into_iter().map(|alert| view(facts, alert)).collect()
-    })?;
+    let alerts = app
+        .hand
+        .read(|facts| kept(facts).into_iter().map(|alert| view_of(facts, alert)).collect())?;
     let channels = app.post.channels().into_iter().map(channel_view).collect();
     Ok(ok(&Alerts { alerts: alerts.await?, channels }))
 }
 
-fn view(facts: &Facts<'_>, alert: &Alert) -> AlertView {
+/// Those that stand, worst and newest first, then those that are over and not forgotten.
+pub(crate) fn kept<'f>(facts: &Facts<'f>) -> Vec<&'f Alert> {
+    let now = facts.now.life;
+    let kept = |alert: &&Alert| alert.over.is_none_or(|over| now < over.after(FORGOTTEN_AFTER));
+    let mut alerts: Vec<_> = facts.engine.state().alerts().iter().filter(kept).collect();
+    alerts.sort_by_key(|alert| {
+        (alert.over.is_some(), Reverse(alert.grade), Reverse(alert.last), alert.number)
+    });
+    alerts
+}
+
+/// An alert as others see it.
+pub(crate) fn view_of(facts: &Facts<'_>, alert: &Alert) -> AlertView {
     view::alert(alert, facts.engine.rules(), facts.now.life)
 }
 
@@ -53,7 +59,7 @@ pub(crate) async fn ack(
         let found = facts.engine.state().alerts().numbered(number);
         match (answer, found) {
             (Some(Ok(Answer::AlertActed { changed })), Some(alert)) => {
-                Ok(AlertActed { view: view(facts, alert), changed })
+                Ok(AlertActed { view: view_of(facts, alert), changed })
             }
             (Some(Err(rejection)), _) => Err(rejection),
             _ => Err(Rejection::NoSuchAlert(number)),

@@ -2,6 +2,7 @@
 
 use crate::api::{Consistency, ProcessView};
 use crate::journal::{SYNC_BOUNDS, Stats};
+use crate::kernel::alerts::Grade;
 use crate::kernel::event::Standing;
 use crate::kernel::figures::{Figures, OTHERS};
 use crate::kernel::ids::{Millis, Seq, Timestamp};
@@ -50,6 +51,8 @@ pub(super) struct Sight {
     pub(super) seq: Seq,
     pub(super) clock_steps: u64,
     pub(super) clock_held: bool,
+    /// Alerts that stand: info, warning, critical.
+    pub(super) alerts: [u64; 3],
     pub(super) journal: Stats,
 }
 
@@ -115,6 +118,9 @@ fn look(facts: &Facts<'_>) -> Sight {
         seq: state.head().seq,
         clock_steps: state.head().steps.unwrap_or(0),
         clock_held: facts.now.doubtful,
+        alerts: [Grade::Info, Grade::Warning, Grade::Critical].map(|grade| {
+            state.alerts().standing().filter(|alert| alert.grade == grade).count() as u64
+        }),
         journal: facts.engine.journal().stats(),
     }
 }

@@ -276,6 +276,8 @@ impl Sheet {
         page.counter(("clock_steps", help, None), facts.clock_steps)?;
         let help = "1 while the wall clock is not believed, and schedules by the calendar wait.";
         page.gauge(("clock_held", help, None), f64::from(u8::from(facts.clock_held)))?;
+        let alerts = ["info", "warning", "critical"].into_iter().zip(facts.alerts.map(float));
+        page.gauges(("alerts", "Alerts that stand, by level.", None), "grade", alerts)?;
         let help = "The version that runs.";
         page.metric(("build", help, None), MetricType::Info, |mut metric| {
             metric.encode_info(&[("version", self.version.as_str())])

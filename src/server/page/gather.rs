@@ -1,7 +1,7 @@
 //! What the pages show, from the facts after a turn. Everything is bounded before it leaves the
 //! engine's thread, and nothing walks all tasks.
 
-use super::view::{Dead, Overview, Rows, Running, Waiting, Worker};
+use super::view::{Alerts, Dead, Overview, Rows, Running, Waiting, Worker};
 use crate::api::{StatsView, StatusView};
 use crate::kernel::State;
 use crate::kernel::event::Standing;
@@ -13,7 +13,7 @@ use crate::kernel::{Queue, task_type::Order};
 use crate::server::app::App;
 use crate::server::host::Facts;
 use crate::server::problems::Failure;
-use crate::server::{schedules, stats, status};
+use crate::server::{alerts, schedules, stats, status};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -22,6 +22,10 @@ const LOOKED_AT_MAX: usize = 500;
 
 /// Rows of each list; what of them is shown depends on their bytes.
 const ROWS_MAX: usize = 40;
+
+/// Alerts that are over: so many at most, and none that has been for so long.
+const OVER_MAX: usize = 3;
+const OVER_FOR: Millis = Millis::secs(24 * 3600);
 
 /// Letters of an error that are taken along.
 const ERROR_BYTES: usize = 1 << 10;
@@ -41,6 +45,7 @@ struct Look {
     running: Rows<Running>,
     waiting: Rows<Waiting>,
     dead: Rows<Dead>,
+    alerts: Alerts,
     schedules: Rows<schedules::Sketch>,
     workers: Rows<Worker>,
 }
@@ -52,8 +57,9 @@ pub(super) async fn overview(app: &App) -> Result<Shown, Failure> {
     if status.stalled_ms.is_some() {
         return Ok(Shown::Stalled(Box::new(status)));
     }
-    let Look { now, stats, running, waiting, dead, schedules, workers } =
-        app.hand.read(look)?.await?;
+    let said = status.attention.iter().filter_map(|point| point.alert.clone()).collect();
+    let Look { now, stats, running, waiting, dead, alerts, schedules, workers } =
+        app.hand.read(move |facts| look(facts, &said))?.await?;
     let Rows { rows, total } = schedules;
     let rows = rows.into_iter().map(schedules::Sketch::summary).collect();
     let schedules = Rows { rows, total };
@@ -64,12 +70,13 @@ pub(super) async fn overview(app: &App) -> Result<Shown, Failure> {
         running,
         waiting,
         dead,
+        alerts,
         schedules,
         workers,
     })))
 }
 
-fn look(facts: &Facts<'_>) -> Look {
+fn look(facts: &Facts<'_>, said: &BTreeSet<String>) -> Look {
     let state = facts.engine.state();
     Look {
         now: facts.now.wall,
@@ -77,6 +84,7 @@ fn look(facts: &Facts<'_>) -> Look {
         running: running(facts),
         waiting: waiting(state),
         dead: dead(state, facts.now),
+        alerts: alerts_besides(facts, said),
         schedules: planned(facts),
         workers: workers(facts),
     }
@@ -171,6 +179,22 @@ fn dead(state: &State, now: Moment) -> Rows<Dead> {
     let mut tasks: Vec<&Task> = latest.collect();
     tasks.sort_by_key(|task| (Reverse(task.updated), Reverse(task.id)));
     Rows { rows: tasks.into_iter().take(ROWS_MAX).map(row).collect(), total }
+}
+
+/// The alerts but for those that are said already.
+fn alerts_besides(facts: &Facts<'_>, said: &BTreeSet<String>) -> Alerts {
+    let kept = alerts::kept(facts).into_iter();
+    let (mut standing, mut over): (Vec<_>, Vec<_>) = kept.partition(|alert| alert.stands());
+    let all = standing.len();
+    standing.retain(|alert| !said.contains(&alerts::key(alert.rule, &alert.subject)));
+    over.retain(|alert| alert.over.is_some_and(|at| facts.now.life < at.after(OVER_FOR)));
+    over.sort_by_key(|alert| Reverse(alert.over));
+    over.truncate(OVER_MAX);
+    let total = standing.len() + over.len();
+    let rows = standing.iter().chain(&over).take(ROWS_MAX);
+    let rows = rows.map(|alert| alerts::view_of(facts, alert)).collect();
+    let above = all - standing.len();
+    Alerts { rows: Rows { rows, total }, standing: standing.len(), above }
 }
 
 /// Those that need somebody first, then by their next time.

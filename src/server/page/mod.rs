@@ -5,6 +5,7 @@
 //! rendered anew in the place of what it rendered before. All other text goes through one escaper,
 //! and the browser is told to run nothing and to ask nobody but what stands in the page.
 
+mod alerts;
 mod chart;
 mod escape;
 mod gather;

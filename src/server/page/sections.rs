@@ -4,7 +4,7 @@
 use super::escape::{Html, clip, put};
 use super::view::{Dead, Overview, Rows, Running, Waiting, Worker};
 use super::words::{Tone, maybe_span, pace, percent, some, status, tone, when, when_said};
-use super::{chart, layout};
+use super::{alerts, chart, layout};
 use crate::api::{Attention, ScheduleView, StatsView, StatusView};
 use crate::kernel::ids::{Millis, Timestamp};
 use crate::units::{bytes, count, parse_rfc3339, relative, span};
@@ -18,7 +18,7 @@ const SCHEDULES_BYTES: usize = 7 << 10;
 const WORKERS_BYTES: usize = 4 << 10;
 
 /// Letters of a name that are shown.
-const NAME_LETTERS: usize = 64;
+pub(super) const NAME_LETTERS: usize = 64;
 
 /// Letters of an error or another sentence that are shown.
 const SENTENCE_LETTERS: usize = 240;
@@ -35,6 +35,7 @@ pub(super) fn overview(of: &Overview) -> String {
     waiting(&mut html, &of.waiting);
     dead(&mut html, &of.dead, of.now);
     html.raw("</div><div>");
+    alerts::section(&mut html, &of.alerts, of.now);
     schedules(&mut html, &of.schedules, of.now);
     workers(&mut html, &of.workers);
     html.raw("</div></div>");
@@ -62,7 +63,7 @@ fn framed(content: &Html, status: &StatusView, now: Timestamp) -> String {
 }
 
 /// Rows as far as they fit; then how many more there are and where they are shown.
-fn rows<T>(
+pub(super) fn rows<T>(
     html: &mut Html,
     (rows, total): (&[T], usize),
     bytes: usize,
@@ -81,7 +82,7 @@ fn rows<T>(
     total.saturating_sub(rows.len())
 }
 
-fn more(html: &mut Html, left: usize, command: &str) {
+pub(super) fn more(html: &mut Html, left: usize, command: &str) {
     if 0 < left {
         put!(html, "<p class=\"more\">", (count(left as u64)), " more: <code>", (command));
         html.raw("</code></p>");

@@ -30,9 +30,12 @@ fn a_page_has_less_than_60_kib_in_its_busiest_and_worst_state() {
 #[test]
 fn what_does_not_fit_is_counted_with_the_command_that_shows_it() {
     let page = sections::overview(&worst());
-    for command in
-        ["midwatch list --status RUNNING", "midwatch schedule list", "midwatch type list"]
-    {
+    for command in [
+        "midwatch list --status RUNNING",
+        "midwatch schedule list",
+        "midwatch type list",
+        "midwatch alerts",
+    ] {
         assert!(page.contains(&format!(" more: <code>{command}</code>")), "{command}");
     }
 }
@@ -88,6 +91,34 @@ fn the_markup_of_every_page_is_well_formed() {
         let unique: std::collections::BTreeSet<_> = ids.iter().collect();
         assert_eq!(ids.len(), unique.len(), "an id stands twice: {ids:?}");
     }
+}
+
+#[test]
+fn alerts_say_who_knows_of_them_and_how_to_say_it_and_are_not_seen_where_there_is_none() {
+    let page = sections::overview(&failing());
+    let section = page.split("<section id=\"alerts\"").nth(1).unwrap();
+    let section = section.split("</section>").next().unwrap();
+    let text = |(tag, text): (&str, &str)| match tag {
+        "tr" | "small" | "p class=\"more\"" => format!("\n{text}"),
+        _ if text.is_empty() => String::new(),
+        _ => format!(" {text}"),
+    };
+    let pieces = section.split('<').filter_map(|piece| piece.split_once('>'));
+    let text: String = pieces.map(text).collect();
+    expect_test::expect![[r#"
+         Alerts (3)
+         What is wrong Since
+         warning  11 tasks of type fetch_data failed one after the other; task 88213 fetch_data is DEAD after 6 attempts: connection refused (retries_used_up)
+        said 11 times, last  22 min ago , not acknowledged:  midwatch alerts ack 35 1 h ago
+         warning  worker relay-7/4003 was silent for too long
+        comes and goes, said 4 times, last  50 min ago , acknowledged by uid 1000  2 h ago 2 h ago
+         info  the wall clock was put forward by 3 s
+        not acknowledged:  midwatch alerts ack 36 10 min ago
+         over  only 2.9 MiB are free on the data directory&#39;s disk 21 min ago
+        1 more is told at the top of the page."#]].assert_eq(&text);
+    assert!(section.contains("<code>midwatch alerts ack 35</code>"));
+    let page = sections::overview(&empty());
+    assert!(page.contains("<section id=\"alerts\" data-live hidden></section>"));
 }
 
 #[test]

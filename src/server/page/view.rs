@@ -1,6 +1,8 @@
 //! What the pages show, gathered and bounded; rendering needs nothing else.
 
-use crate::api::{AttemptView, ScheduleView, StatsView, StatusView, TaskView, TransitionView};
+use crate::api::{
+    AlertView, AttemptView, ScheduleView, StatsView, StatusView, TaskView, TransitionView,
+};
 use crate::kernel::ids::{Millis, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::Status;
 use crate::kernel::task::Progress;
@@ -44,6 +46,8 @@ pub(super) struct Overview {
     pub(super) waiting: Rows<Waiting>,
     /// What failed for good, latest first.
     pub(super) dead: Rows<Dead>,
+    /// Alerts.
+    pub(super) alerts: Alerts,
     /// Schedules, the next to fire first.
     pub(super) schedules: Rows<ScheduleView>,
     /// Workers.
@@ -88,6 +92,17 @@ pub(super) struct Dead {
     pub(super) attempts: u32,
     pub(super) ended: Timestamp,
     pub(super) error: Option<String>,
+}
+
+/// Alerts, but for those that a point of attention tells.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Alerts {
+    /// Those that stand, the worst first, then the last few that are over.
+    pub(super) rows: Rows<AlertView>,
+    /// How many of them stand.
+    pub(super) standing: usize,
+    /// How many more stand, which points of attention tell.
+    pub(super) above: usize,
 }
 
 /// A worker.

@@ -6,7 +6,7 @@
 pub(crate) mod browser;
 mod token;
 
-pub(crate) use token::Tokens;
+pub(crate) use token::{Shown, Tokens};
 
 use super::app::{App, Policy};
 use super::peer::{Peer, Who};
@@ -20,7 +20,6 @@ use browser::Names;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use token::Shown;
 
 /// How long a token that is not known waits for its answer. Each connection carries one request at
 /// a time, so the bound of connections bounds how many are tried.

@@ -47,8 +47,12 @@ impl Tokens {
     /// for `read`. Empty lines and those that begin with `#` say nothing.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let bytes = secret_file::read("token file", path)?;
-        let about = |why: &str| format!("the token file {}: {why}", path.display());
-        let text = String::from_utf8(bytes).map_err(|_other| about("it is not UTF-8"))?;
+        Self::parse(&bytes).map_err(|why| format!("the token file {}: {why}", path.display()))
+    }
+
+    /// The same of the content of such a file.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let text = std::str::from_utf8(bytes).map_err(|_other| "it is not UTF-8")?;
         let mut tokens = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
@@ -56,10 +60,10 @@ impl Tokens {
                 continue;
             }
             let entry = entry(line);
-            tokens.push(entry.map_err(|why| about(&format!("line {}: {why}", number + 1)))?);
+            tokens.push(entry.map_err(|why| format!("line {}: {why}", number + 1))?);
         }
         if tokens.is_empty() || TOKENS_MAX < tokens.len() {
-            return Err(about(&format!("it must have 1 to {TOKENS_MAX} tokens")));
+            return Err(format!("it must have 1 to {TOKENS_MAX} tokens"));
         }
         Ok(Self(tokens))
     }

@@ -52,3 +52,30 @@ fn b85_a_parked_worker_is_one_critical_alert_however_often_it_is_told() {
     server.hear("well w1\n");
     until(&server, "it is over", |all| all.iter().all(|alert| alert["state"] == "over"));
 }
+
+#[test]
+fn the_page_shows_who_knows_of_an_alert_and_says_nothing_twice() {
+    let server = super::figures::busy();
+    let section = || {
+        let page = server.get("/").text();
+        let section = page.split("<section id=\"alerts\" data-live").nth(1).unwrap().to_owned();
+        section.split("</section>").next().unwrap().to_owned()
+    };
+    let found = section();
+    assert!(found.contains("Alerts (1)"), "{found}");
+    assert!(found.contains("warning</span> task 2 fetch_data is FAILED"), "{found}");
+    assert!(found.contains("<code>midwatch alerts ack 1</code>"), "{found}");
+    assert_eq!(server.post("/v1/alerts/1/ack", &json!({})).status, 200);
+    let found = section();
+    assert!(found.contains("acknowledged by uid ") && !found.contains("ack 1<"), "{found}");
+    // A worker that was given up is among the points of attention.
+    server.hear("parked w1 ended with exit code 3\n");
+    until(&server, "it is an alert", |all| all.len() == 2);
+    let found = section();
+    assert!(found.contains("Alerts (1)") && !found.contains("w1"), "{found}");
+    assert!(found.contains("1 more is told at the top of the page."), "{found}");
+    server.hear("well w1\n");
+    until(&server, "it is over", |all| all.iter().any(|alert| alert["state"] == "over"));
+    let found = section();
+    assert!(found.contains("over</span>") && found.contains("w1"), "{found}");
+}

@@ -7,7 +7,7 @@ use std::fs;
 use std::process::Command;
 
 /// A server on which a task ended well, one failed, one waits, and a schedule stands.
-fn busy() -> Server {
+pub(super) fn busy() -> Server {
     let server = Server::start();
     for kind in ["fetch_data", "fetch_data", "render"] {
         server.submit(&json!({"type": kind, "payload": {"n": 1}, "max_retry": 0}));
@@ -100,6 +100,8 @@ fn prometheus_gets_every_metric_of_the_page_and_no_other() {
     assert!(is(*last, 2.0));
     assert!(is(value("midwatch_account_ok"), 1.0));
     assert!(0.0 < value("midwatch_sync_seconds_count"));
+    assert!(is(value("midwatch_alerts{grade=\"warning\"}"), 1.0));
+    assert!(is(value("midwatch_alerts{grade=\"critical\"}"), 0.0));
     // The page lists them all, with their kinds.
     let page = fs::read_to_string("spec/metrics.md").unwrap();
     let rows = page.lines().filter_map(|line| line.strip_prefix("| `midwatch_"));

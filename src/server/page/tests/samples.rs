@@ -1,10 +1,10 @@
 //! States that a page may have to show.
 
-use super::super::view::{Dead, Overview, Rows, Running, TaskPage, Waiting, Worker};
+use super::super::view::{Alerts, Dead, Overview, Rows, Running, TaskPage, Waiting, Worker};
 use crate::api::{
-    AttemptView, Attention, Backlog, Consistency, CountsView, MinuteStats, OrderView, PlannedView,
-    Punctuality, Retries, ScheduleView, Spread, StatsView, StatusView, Success, TaskView,
-    TransitionView,
+    AlertView, AttemptView, Attention, Backlog, Consistency, CountsView, MinuteStats, OrderView,
+    PlannedView, Punctuality, Retries, ScheduleView, Spread, StatsView, StatusView, Success,
+    TaskView, TransitionView,
 };
 use crate::kernel::ids::{Fence, Millis, Seq, TaskId, Timestamp, WorkerId};
 use crate::kernel::status::{Outcome, Reason, Status};
@@ -167,6 +167,59 @@ fn schedule(name: &str, cron: &str, next: u64, last: u64) -> ScheduleView {
     }
 }
 
+fn alert(id: u64, level: &str, seconds: u64, what: &str) -> AlertView {
+    AlertView {
+        id,
+        rule: "task_failed".to_owned(),
+        subject: "fetch_data".to_owned(),
+        level: level.to_owned(),
+        what: what.to_owned(),
+        state: "standing".to_owned(),
+        since: rfc3339(ago(seconds)),
+        last: rfc3339(ago(seconds / 3)),
+        over: None,
+        count: 1,
+        acked: None,
+        task: None,
+        action: String::new(),
+        advice: None,
+        contact: None,
+        commands: Vec::new(),
+    }
+}
+
+fn over(alert: AlertView) -> AlertView {
+    AlertView { state: "over".to_owned(), over: Some(rfc3339(ago(1300))), ..alert }
+}
+
+fn wrong() -> Alerts {
+    let by = OrderView { by: "uid 1000".to_owned(), at: rfc3339(ago(9000)), reason: None };
+    Alerts {
+        rows: rows(vec![
+            AlertView {
+                count: 11,
+                ..alert(
+                    35,
+                    "warning",
+                    4000,
+                    "11 tasks of type fetch_data failed one after the other; task 88213 \
+                         fetch_data is DEAD after 6 attempts: connection refused (retries_used_up)",
+                )
+            },
+            AlertView {
+                state: "flapping".to_owned(),
+                count: 4,
+                acked: Some(by),
+                ..alert(33, "warning", 9000, "worker relay-7/4003 was silent for too long")
+            },
+            alert(36, "info", 600, "the wall clock was put forward by 3 s"),
+            over(alert(34, "critical", 8000, "only 2.9 MiB are free on the data directory's disk")),
+        ]),
+        standing: 3,
+        above: 1,
+    }
+}
+
 /// Nothing has ever been asked of it.
 pub(super) fn empty() -> Overview {
     Overview {
@@ -183,6 +236,7 @@ pub(super) fn empty() -> Overview {
         running: Rows::default(),
         waiting: Rows::default(),
         dead: Rows::default(),
+        alerts: Alerts::default(),
         schedules: Rows::default(),
         workers: rows(vec![worker(1, "alive", 0), worker(2, "alive", 0)]),
     }
@@ -209,6 +263,15 @@ pub(super) fn busy() -> Overview {
             waiting("sync_mirror", 0, 2, 1),
         ]),
         dead: Rows::default(),
+        alerts: Alerts {
+            rows: rows(vec![over(alert(
+                31,
+                "warning",
+                9000,
+                "worker relay-7/4002 was silent for too long",
+            ))]),
+            ..Alerts::default()
+        },
         schedules: rows(vec![
             schedule("poll_queue", "* * * * *", 16, 44),
             schedule("hourly_rollup", "0 * * * *", 2836, 764),
@@ -281,6 +344,7 @@ pub(super) fn failing() -> Overview {
                 ),
             ])
         },
+        alerts: wrong(),
         schedules: rows(vec![
             gone,
             nightly,
@@ -305,6 +369,13 @@ pub(super) fn worst() -> Overview {
     run.progress = Some(Progress { note: Some(nasty.clone()), ..run.progress.unwrap() });
     let wait = Waiting { paused: Some(nasty.clone()), ..waiting(&nasty, u64::MAX, u64::MAX, 9) };
     let of = Worker { name: nasty.clone(), kinds: nasty.clone(), ..worker(9, "suspect", 9) };
+    let by = OrderView { by: nasty.clone(), at: nasty.clone(), reason: None };
+    let wrong = AlertView {
+        state: "flapping".to_owned(),
+        count: u32::MAX,
+        acked: Some(by),
+        ..alert(u64::MAX, "critical", 9, &nasty)
+    };
     let minutes = minutes(true).into_iter().map(|minute| MinuteStats {
         succeeded: u64::MAX / 1000,
         failed: u64::MAX / 1000,
@@ -326,6 +397,11 @@ pub(super) fn worst() -> Overview {
         dead: Rows {
             rows: many(40).map(|id| dead(u64::MAX - id, &nasty, Status::Dead, 9, &nasty)).collect(),
             total: 100_000,
+        },
+        alerts: Alerts {
+            rows: Rows { rows: vec![wrong; 40], total: 250 },
+            standing: 247,
+            above: usize::MAX,
         },
         schedules: Rows { rows: vec![view; 40], total: 20_000 },
         workers: Rows { rows: vec![of; 40], total: 1000 },
