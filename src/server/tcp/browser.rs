@@ -108,12 +108,14 @@ impl Names<'_> {
     }
 }
 
-/// The name or address of an authority, without its port and brackets.
+/// The name or address of an authority, without its port and brackets; nothing where it is none.
 fn name_of(authority: &str) -> &str {
-    if let Some(rest) = authority.strip_prefix('[') {
-        return rest.split_once(']').map_or("", |(address, _)| address);
-    }
-    authority.split_once(':').map_or(authority, |(name, _)| name)
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').unwrap_or_default(),
+        None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
+    };
+    let is_port = |port: &str| port.strip_prefix(':').is_some_and(|it| it.parse::<u16>().is_ok());
+    if port.is_empty() || is_port(port) { name } else { "" }
 }
 
 #[cfg(test)]
@@ -144,7 +146,9 @@ mod tests {
         {
             assert_eq!(get(ours, host), "ok", "{host}");
         }
-        for host in ["evil.example", "127.0.0.2:8474", "", "localhost.evil.example", "[::1]", "x"] {
+        let named = ["evil.example", "127.0.0.2:8474", "", "localhost.evil.example", "[::1]", "x"];
+        let odd = ["localhost:evil.example", "[127.0.0.1]evil.example", "localhost:", "[", "a]"];
+        for host in named.into_iter().chain(odd) {
             assert_eq!(get(ours, host), "wrong_host", "{host}");
         }
         assert_eq!(get(Some("::1"), "[::1]:8474"), "ok");
