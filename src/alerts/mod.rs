@@ -38,10 +38,11 @@ pub fn ping(way: &Way) -> Result<(), String> {
     }
 }
 
-/// Whether the files that a way names can be read and are what they should be.
+/// Whether the files that a way names can be read and are what they should be, and its program
+/// is there.
 pub fn check(way: &Way) -> Result<(), String> {
     match way {
         Way::Webhook(webhook) => web::check(webhook),
-        Way::Command(_) => Ok(()),
+        Way::Command(command) => program::check(command),
     }
 }

@@ -2,7 +2,21 @@
 
 use super::{ANSWER_BYTES_MAX, TIME_MAX};
 use crate::process;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
+
+/// Whether a program that is named by its path is there and may be run.
+pub(super) fn check(command: &[String]) -> Result<(), String> {
+    let program = command.first().map(String::as_str).unwrap_or_default();
+    if !program.contains('/') {
+        return Ok(());
+    }
+    let found = std::fs::metadata(program).map_err(|error| format!("{program}: {error}"))?;
+    if found.is_file() && found.permissions().mode() & 0o111 != 0 {
+        return Ok(());
+    }
+    Err(format!("{program} is no program that may be run"))
+}
 
 /// Runs it; an exit status of 0 means that it took the message.
 pub(super) fn run(command: &[String], input: &[u8]) -> Result<(), String> {

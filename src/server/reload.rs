@@ -88,6 +88,8 @@ impl Reloading {
     fn next(&self) -> Result<(crate::config::Next, Policy), ConfigError> {
         let next = self.running.look()?;
         let policy = Policy::of(next.config()).map_err(Fault::new)?;
+        // At a start the same only has the channel be in trouble: tasks run without it.
+        super::rules::check_channels(next.config()).map_err(Fault::new)?;
         Ok((next, policy))
     }
 

@@ -400,7 +400,9 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
     let mut points: Vec<_> = named.collect();
     let more = late.len().saturating_sub(points.len());
     if 0 < more {
-        let what = format!("{more} more tasks are {status} since yesterday");
+        let looked_at_all = state.index().count(status) <= LOOKED_AT_MAX;
+        let and_more = if looked_at_all { "" } else { " and more" };
+        let what = format!("{more}{and_more} other tasks became {status} within 24 h");
         points.push(point(false, what, &[format!("midwatch list --status {status}")]));
     }
     points

@@ -22,6 +22,9 @@ use std::path::Path;
 /// Lines of its log that are shown.
 const LOG_LINES: usize = 5;
 
+/// Columns of a line of the log; `midwatch log` prints it whole.
+const LOG_COLUMNS_MAX: usize = 200;
+
 /// Bytes of its log that are read for them.
 const LOG_BYTES_MAX: u64 = 64 << 10;
 
@@ -105,7 +108,7 @@ fn log_tail(id: TaskId, session: &Session<'_>) -> Vec<String> {
     if log.take(LOG_BYTES_MAX).read_to_end(&mut bytes).is_err() {
         return Vec::new();
     }
-    String::from_utf8_lossy(&bytes).lines().map(tame).collect()
+    String::from_utf8_lossy(&bytes).lines().map(|line| cut(&tame(line), LOG_COLUMNS_MAX)).collect()
 }
 
 fn render(account: &Account, view: &View) -> String {

@@ -73,6 +73,13 @@ impl LogFile {
         Self { name, home: None, open: None, early: String::new(), trouble: None, packing: None }
     }
 
+    /// The same in another directory: lines that could not be written here are told of there.
+    pub(super) fn elsewhere(&mut self) -> Self {
+        let mut moved = Self::new(self.name.clone());
+        moved.trouble = self.trouble.take().map(|trouble| Trouble { again: Millis(0), ..trouble });
+        moved
+    }
+
     /// Writes a line; what has to be said elsewhere of a trouble that begins.
     pub(super) fn write(&mut self, line: &str, settings: &Settings) -> Option<String> {
         let dir = settings.dir.as_deref()?;

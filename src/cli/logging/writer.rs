@@ -125,8 +125,6 @@ impl Writer {
 struct Desk {
     /// As whom its lines speak.
     process: String,
-    /// The name of its files.
-    name: String,
     settings: Settings,
     /// Lines from info on.
     main: LogFile,
@@ -137,9 +135,9 @@ struct Desk {
 
 impl Desk {
     fn new(process: String, name: String, settings: Settings) -> Self {
-        let main = LogFile::new(name.clone());
         let debug = LogFile::new(format!("{name}.debug"));
-        Self { process, name, settings, main, debug, stderr: Reader::default() }
+        let main = LogFile::new(name);
+        Self { process, settings, main, debug, stderr: Reader::default() }
     }
 
     fn work(mut self, from: &Receiver<Message>, load: &Load) {
@@ -166,8 +164,8 @@ impl Desk {
 
     fn change(&mut self, settings: Settings) {
         if settings.dir != self.settings.dir {
-            self.main = LogFile::new(self.name.clone());
-            self.debug = LogFile::new(format!("{}.debug", self.name));
+            self.main = self.main.elsewhere();
+            self.debug = self.debug.elsewhere();
         }
         self.settings = settings;
     }

@@ -80,7 +80,7 @@ pub fn due(alerts: &Alerts, rules: &Rules, channel: &Channel, now: LifeTime) -> 
     let mut news = Vec::new();
     let mut again: Option<LifeTime> = None;
     let mut wait = |at: LifeTime| again = Some(again.map_or(at, |first| first.min(at)));
-    for alert in alerts.iter().filter(|alert| is_for(alert, channel)) {
+    for alert in alerts.iter().filter(|alert| is_for(alert, known, channel)) {
         match look(alert, known, channel, now) {
             Ok(Some(new)) => news.push((alert, new)),
             Ok(None) => {}
@@ -95,10 +95,13 @@ pub fn due(alerts: &Alerts, rules: &Rules, channel: &Channel, now: LifeTime) -> 
     Due { notice: Some(notice(news, rules, channel)), again: None }
 }
 
-/// Whether a channel is told of an alert at all. Of its own trouble it cannot be told.
-fn is_for(alert: &Alert, channel: &Channel) -> bool {
+/// Whether a channel is told of an alert at all. Of its own trouble it cannot be told. What it
+/// believes to stand it is told to the end, also when that has become less grave than it asks for.
+fn is_for(alert: &Alert, known: Option<&Known>, channel: &Channel) -> bool {
     let own = alert.rule == Rule::ChannelFailing && alert.subject == channel.name;
-    channel.min_grade <= alert.grade && !own
+    let told = known.and_then(|known| known.told(alert.number));
+    let believes = told.is_some_and(|told| told.saying != Saying::Over);
+    (channel.min_grade <= alert.grade || believes) && !own
 }
 
 /// What is new about an alert; an error says when something may be.
@@ -110,6 +113,10 @@ fn look(
 ) -> Result<Option<News>, LifeTime> {
     let told = known.and_then(|known| known.told(alert.number));
     let news = |saying, since| Ok(Some(News { saying, since, again: false }));
+    if let Some(told) = told.filter(|_| alert.grade < channel.min_grade) {
+        // For this channel it is over, whatever is left of it.
+        return if channel.send_resolved { news(Saying::Over, told.at) } else { Ok(None) };
+    }
     if let Some(flaps) = alert.flaps {
         let settles = alert.changed().after(SETTLED_AFTER);
         let knows = told.is_some_and(|told| told.saying == Saying::Flaps && flaps <= told.at);

@@ -156,7 +156,10 @@ impl Alerts {
                 say(alert);
             }
         } else if let Some(place) = self.place_for(stamp, Rule::Overflow, &OVERFLOW.into()) {
-            self.say_again(stamp, place, Grade::Warning);
+            // As bad as the worst for which there was no room.
+            let known = self.alerts.get(place).filter(|alert| alert.stands());
+            let worst = known.map_or(Grade::Warning, |alert| alert.grade).max(grade);
+            self.say_again(stamp, place, worst);
         }
     }
 

@@ -354,6 +354,39 @@ fn a_step_of_the_clock_is_told_and_a_small_one_is_not() {
 }
 
 #[test]
+fn a_channel_for_what_is_critical_hears_that_it_is_over_also_when_it_became_a_warning_first() {
+    let pager = Channel { min_grade: Grade::Critical, ..Channel::new("pager") };
+    let mut watch = Watch::new(&[pager]);
+    watch.raise(Rule::DiskLow, "data", Grade::Critical);
+    watch.wait(MINUTE);
+    watch.raise(Rule::DiskLow, "data", Grade::Warning);
+    watch.wait(MINUTE.times(10));
+    watch.clear(Rule::DiskLow, "data");
+    watch.wait(MINUTE.times(10));
+    watch.raise(Rule::DiskLow, "data", Grade::Critical);
+    watch.wait(MINUTE);
+    watch.expect(expect![[r#"
+        0:10 pager critical: disk_low of data
+        5:10 pager info: over: disk_low of data
+        21:10 pager critical: disk_low of data
+    "#]]);
+}
+
+#[test]
+fn something_critical_for_which_there_is_no_room_makes_what_stands_for_the_rest_critical() {
+    let pager = Channel { min_grade: Grade::Critical, ..Channel::new("pager") };
+    let mut watch = Watch::new(&[pager]);
+    for number in 0..ALERTS_MAX + 20 {
+        watch.raise(Rule::ScheduleSilent, &format!("s{number}"), Grade::Warning);
+    }
+    watch.raise(Rule::JournalDamaged, "journal", Grade::Critical);
+    watch.wait(MINUTE);
+    watch.expect(expect![[r#"
+        0:10 pager critical: 22 more alerts were raised than are kept
+    "#]]);
+}
+
+#[test]
 fn there_are_never_more_alerts_than_are_kept_and_one_stands_for_the_rest() {
     let mut watch = Watch::new(&[]);
     let long = "é".repeat(600);

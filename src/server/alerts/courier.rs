@@ -22,6 +22,9 @@ use tokio::sync::Notify;
 /// Longest time for the engine to say what is due; beyond it the store hangs.
 const ANSWER_TIME: Duration = Duration::from_mins(1);
 
+/// How often a channel of which nothing is due looks whether the engine answers.
+const LOOK_EVERY: Duration = Duration::from_mins(1);
+
 /// How long to wait before the engine is asked again that did not answer.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
@@ -187,6 +190,16 @@ impl Post {
         self.with(|office| office.ping.as_ref().and_then(|(_, line)| line.trouble()))
     }
 
+    /// A channel took a test: what waits for it is tried at once.
+    fn works_again(&self, name: &str) {
+        self.with(|office| {
+            if let Some((_, line)) = office.channels.get(name) {
+                line.note(None);
+                line.ring();
+            }
+        });
+    }
+
     /// Sends a test message through each channel, or through one. Takes as long as they take.
     pub(crate) fn test(&self, wanted: Option<&str>) -> Vec<TestedChannel> {
         let host = self.host.get().cloned().unwrap_or_default();
@@ -194,6 +207,9 @@ impl Post {
         let wanted = channels.filter(|it| wanted.is_none_or(|name| *it.channel.name == *name));
         let one = |AlertChannel { channel, way }: &AlertChannel| {
             let sent = alerts::send(way, &view::test_notice(&channel.name, &host));
+            if sent.is_ok() {
+                self.works_again(&channel.name);
+            }
             TestedChannel { name: channel.name.to_string(), ok: sent.is_ok(), error: sent.err() }
         };
         let wanted: Vec<_> = wanted.collect();
@@ -244,7 +260,7 @@ impl Courier {
         // From now on what is over is news for it, too.
         self.record(vec![AlertAct::Tell { channel: name, told: Vec::new() }]);
         let mut failures = 0_u32;
-        let mut silent_since = None;
+        let mut silent_since: Option<(Millis, bool)> = None;
         let mut go_on = true;
         while go_on {
             let looked = match self.look() {
@@ -257,7 +273,9 @@ impl Courier {
             };
             self.store_answers(&mut silent_since);
             let Some((message, told)) = looked.message else {
-                go_on = self.line.wait(looked.sleep, true);
+                // Whoever rings may be what hangs: so it is looked for now and then all the same.
+                let sleep = looked.sleep.map_or(LOOK_EVERY, |sleep| sleep.min(LOOK_EVERY));
+                go_on = self.line.wait(Some(sleep), true);
                 continue;
             };
             match alerts::send(&self.channel.way, &message) {
@@ -324,19 +342,20 @@ impl Courier {
     }
 
     /// What cannot be recorded is told all the same, once: a store that hangs keeps no alert.
-    fn store_is_silent(&self, since: &mut Option<Millis>) -> bool {
-        if since.is_none() && self.channel.channel.min_grade <= Grade::Critical {
-            *since = Some(clock::monotonic());
+    fn store_is_silent(&self, since: &mut Option<(Millis, bool)>) -> bool {
+        let (_, told) = since.get_or_insert_with(|| (clock::monotonic(), false));
+        if !*told {
             let name: &Text = &self.channel.channel.name;
-            if let Err(why) = alerts::send(&self.channel.way, &view::stalled(name, &self.host)) {
-                tracing::warn!("channel {name} of alerts took no message: {why}");
+            match alerts::send(&self.channel.way, &view::stalled(name, &self.host)) {
+                Ok(()) => *told = true,
+                Err(why) => tracing::warn!("channel {name} of alerts took no message: {why}"),
             }
         }
         self.line.wait(Some(ASK_AGAIN), false)
     }
 
-    fn store_answers(&self, since: &mut Option<Millis>) {
-        let Some(since) = since.take() else { return };
+    fn store_answers(&self, since: &mut Option<(Millis, bool)>) {
+        let Some((since, _)) = since.take() else { return };
         let span = Millis(clock::monotonic().0.saturating_sub(since.0));
         let span = crate::units::span(span.plus(Millis::secs(ANSWER_TIME.as_secs())));
         let what = format!("the store did not answer for {span}, and does again").into();

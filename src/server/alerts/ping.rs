@@ -11,13 +11,13 @@ use std::time::Duration;
 /// Longest time for the engine to answer; one that hangs is not well.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Pings until it is told to stop. Nothing is sent while anything critical stands, or while the
-/// engine does not answer.
+/// Pings until it is told to stop. Nothing is sent while anything critical stands that nobody has
+/// acknowledged, or while the engine does not answer.
 pub(super) fn keep(ping: &Ping, line: &Line, hand: &Hand) {
     loop {
         let answer = hand.read_within(ANSWER_TIME, |facts| {
             let mut standing = facts.engine.state().alerts().standing();
-            standing.any(|alert| alert.grade == Grade::Critical)
+            standing.any(|alert| alert.grade == Grade::Critical && alert.acked.is_none())
         });
         if answer == Err(Silence::Gone) {
             return;
@@ -32,9 +32,11 @@ pub(super) fn keep(ping: &Ping, line: &Line, hand: &Hand) {
                 (false, _) => {}
             }
         } else {
-            tracing::debug!(
-                "no ping is sent while something critical stands, or the engine is late"
-            );
+            let why = "it is withheld while something critical stands that nobody has \
+                       acknowledged, or the engine does not answer";
+            if line.note(Some(why.to_owned())) {
+                tracing::warn!("no ping is sent: {why}");
+            }
         }
         if !line.wait(Some(ping.every.duration()), false) {
             return;

@@ -3,7 +3,8 @@
 use super::view;
 use crate::api::{AlertActed, AlertView, Alerts, ChannelView, TestRequest, Tested};
 use crate::config::AlertChannel;
-use crate::kernel::alerts::{Alert, FORGOTTEN_AFTER};
+use crate::kernel::alerts::{Alert, FORGOTTEN_AFTER, Rule};
+use crate::kernel::event::Actor;
 use crate::kernel::text::Text;
 use crate::kernel::{AlertAct, Answer, Command, Rejection};
 use crate::server::app::{Answered, App, number, ok};
@@ -91,5 +92,12 @@ pub(crate) async fn test(
     let started = crate::server::run::start_thread("test", testing);
     started.map_err(|error| crate::server::problems::invalid(error.to_string()))?;
     let channels = channels.await.unwrap_or_default();
+    let well = channels.iter().filter(|channel| channel.ok);
+    let well = well.map(|channel| {
+        let subject = Text::from(channel.name.as_str());
+        Command::ActOnAlerts(AlertAct::Clear { rule: Rule::ChannelFailing, subject })
+    });
+    // What does not stand is not cleared, and that is no error.
+    drop(app.hand.ask(Actor::Daemon, well.collect())?.await);
     Ok(ok(&Tested { channels }))
 }

@@ -52,6 +52,8 @@ struct Memory {
     backlog: VecDeque<u64>,
     progress: BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
     resident: Option<u64>,
+    /// What was raised while there was no room for more alerts: once is enough.
+    crowded_out: BTreeSet<(Rule, Text)>,
 }
 
 /// One thing that is so.
@@ -66,6 +68,8 @@ struct Visit {
     /// Those that are over by themselves.
     faded: Vec<(Rule, Text)>,
     state_bytes: u64,
+    /// Whether there is no room for more alerts.
+    is_full: bool,
 }
 
 /// Raises and clears for ever.
@@ -91,12 +95,19 @@ async fn look(app: &App, memory: Memory) -> Result<Memory, Option<Memory>> {
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let visit = app.hand.read(move |facts| visit(facts, memory, uptime));
     let visit = visit.map_err(|_busy| None)?.await.map_err(|_gone| None)?;
-    let Visit { mut memory, mut wanted, standing, faded, state_bytes } = visit;
+    let Visit { mut memory, mut wanted, standing, faded, state_bytes, is_full } = visit;
+    if !is_full {
+        memory.crowded_out.clear();
+    }
     take_points(&mut wanted, &status::of_the_host(app));
     of_the_process(&mut wanted, &mut memory, uptime, state_bytes);
     let mut acts = Vec::new();
     for ((rule, subject), (grade, what)) in &wanted {
         let known = standing.iter().any(|(r, s, g)| (r, s, g) == (rule, subject, grade));
+        let has_no_room = is_full && !known;
+        if has_no_room && !memory.crowded_out.insert((*rule, subject.clone())) {
+            continue;
+        }
         if !known || rule.words_matter() {
             let (subject, what) = (subject.clone(), what.clone());
             acts.push(AlertAct::Raise { rule: *rule, subject, grade: *grade, what });
@@ -147,6 +158,7 @@ fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
             .collect(),
         faded: alerts().filter(fades).map(|alert| (alert.rule, alert.subject.clone())).collect(),
         state_bytes: state.bytes(),
+        is_full: alerts().any(|alert| alert.rule == Rule::Overflow),
     }
 }
 

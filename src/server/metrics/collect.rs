@@ -4,11 +4,13 @@ use crate::api::{Consistency, ProcessView};
 use crate::journal::{SYNC_BOUNDS, Stats};
 use crate::kernel::alerts::Grade;
 use crate::kernel::event::Standing;
-use crate::kernel::figures::{Figures, OTHERS};
+use crate::kernel::figures::{Figures, OTHERS, TypeFigures};
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::schedule::Counts;
+use crate::kernel::shared::Shared;
 use crate::kernel::status::Status;
 use crate::kernel::text::Text;
+use crate::limits::TYPES_COUNTED_MAX;
 use crate::server::app::App;
 use crate::server::host::Facts;
 use crate::server::problems::Failure;
@@ -102,8 +104,16 @@ fn look(facts: &Facts<'_>) -> Sight {
         slots += u64::from(worker.registration.slots);
         busy += state.held_count(worker.id) as u64;
     }
+    // A type of which nothing was counted yet has zeros, or the first failure would be no increase.
+    let mut figures = figures.clone();
+    for kind in facts.engine.rules().kinds.keys() {
+        if figures.types.len() < TYPES_COUNTED_MAX {
+            let none = || Shared::new(TypeFigures { kind: kind.clone(), ..TypeFigures::default() });
+            figures.types.entry(kind.clone()).or_insert_with(none);
+        }
+    }
     Sight {
-        figures: figures.clone(),
+        figures,
         consistency: consistency(state),
         standing: standing.collect(),
         statuses: Status::ALL.iter().map(|it| (*it, index.count(*it) as u64)).collect(),
