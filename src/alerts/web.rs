@@ -3,13 +3,11 @@
 use super::body::body;
 use super::{ANSWER_BYTES_MAX, TIME_MAX};
 use crate::api::NoticeView;
-use crate::config::{Address, SecretUrl, Style, Webhook};
+use crate::config::{Address, SecretUrl, Style, Webhook, read_file, read_secret};
 use hmac::{Hmac, Mac};
 use serde_json::Value;
 use sha2::Sha256;
-use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,16 +17,13 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 /// Longest time to reach the other side.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// Largest file of an address or a secret.
-const SECRET_BYTES_MAX: u64 = 4 << 10;
-
 /// Largest file of certificates.
 const CERTIFICATES_BYTES_MAX: u64 = 4 << 20;
 
 /// Sends a message.
 pub(super) fn post(webhook: &Webhook, notice: &NoticeView) -> Result<(), String> {
     let mut url = address(webhook)?;
-    let secret = webhook.secret_file.as_deref().map(read_secret).transpose()?;
+    let secret = webhook.secret_file.as_deref().map(first_line).transpose()?;
     let now = crate::clock::read().wall.0;
     let mut signed = None;
     if let Some(secret) = &secret {
@@ -65,7 +60,7 @@ pub(super) fn get(webhook: &Webhook) -> Result<(), String> {
 
 pub(super) fn check(webhook: &Webhook) -> Result<(), String> {
     if let Some(file) = &webhook.secret_file {
-        read_secret(file)?;
+        first_line(file)?;
     }
     if let Some(file) = &webhook.ca_file {
         certificates(file)?;
@@ -144,31 +139,22 @@ fn address(webhook: &Webhook) -> Result<SecretUrl, String> {
         Address::Url(url) => return Ok(url.clone()),
         Address::File(file) => file,
     };
-    let text = read_secret(file)?;
+    let text = first_line(file)?;
     SecretUrl::parse(&text).map_err(|why| format!("the address in {} {why}", file.display()))
 }
 
 /// The first line of a file that only its owner may read, spaces around it left out.
-fn read_secret(path: &Path) -> Result<String, String> {
-    let about = |why: &str| format!("{}: {why}", path.display());
-    let file = File::open(path).map_err(|error| about(&error.to_string()))?;
-    let kept = file.metadata().map_err(|error| about(&error.to_string()))?;
-    if kept.permissions().mode() & 0o077 != 0 {
-        return Err(about("others may read it: chmod 600"));
-    }
-    let mut text = String::new();
-    let read = file.take(SECRET_BYTES_MAX).read_to_string(&mut text);
-    read.map_err(|error| about(&error.to_string()))?;
+fn first_line(path: &Path) -> Result<String, String> {
+    let about = |why: &str| format!("the secret {}: {why}", path.display());
+    let bytes = read_secret("secret", path)?;
+    let text = String::from_utf8(bytes).map_err(|_other| about("it is not UTF-8"))?;
     let line = text.lines().next().unwrap_or_default().trim();
     if line.is_empty() { Err(about("it is empty")) } else { Ok(line.to_owned()) }
 }
 
 fn certificates(path: &Path) -> Result<Vec<ureq::tls::Certificate<'static>>, String> {
     let about = |why: String| format!("{}: {why}", path.display());
-    let file = File::open(path).map_err(|error| about(error.to_string()))?;
-    let mut pem = Vec::new();
-    let read = file.take(CERTIFICATES_BYTES_MAX).read_to_end(&mut pem);
-    read.map_err(|error| about(error.to_string()))?;
+    let pem = read_file(path, CERTIFICATES_BYTES_MAX).map_err(about)?;
     let certificate = |item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
@@ -200,6 +186,17 @@ mod tests {
         assert_eq!(percent(&dingtalk), "aKqBjoyC%2BNYhkgqBYxW0ACXynJFx9Q2eLA%2BQ9FLxhBY%3D");
         let feishu = sign(format!("{}\n{secret}", millis / 1000).as_bytes(), b"").unwrap();
         assert_eq!(feishu, "o4rYuzS+vyYu0ScPJVg0TrKMaVksgOXu1MYbxvtUINE=");
+    }
+
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_refused_and_holds_nobody_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
+        for why in [first_line(&pipe).unwrap_err(), certificates(&pipe).unwrap_err()] {
+            assert!(why.ends_with(": it is not a file"), "{why}");
+        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! The config: what may be set, what is set, and where each value came from.
 //!
 //! A file is taken whole or not at all. An unknown key, a wrong type or a value out of range is
-//! refused with file and line, and so is a key that this version does not act on yet: nothing
-//! that somebody wrote is ever ignored. No file is needed; the built-in config is complete but
-//! for the two places, which [`Config::load`] finds.
+//! refused with file and line: nothing that somebody wrote is ever ignored. No file is needed; the
+//! built-in config is complete but for the two places, which [`Config::load`] finds.
 //!
 //! This floor reads one file and no environment: the command line hands it what the flags and
 //! the environment said ([`Named`], [`Surroundings`]). It starts nothing and creates nothing.
@@ -12,6 +11,7 @@ mod alerts;
 mod dispatch;
 mod exec;
 mod fault;
+mod files;
 mod handlers;
 mod keys;
 mod nearest;
@@ -27,6 +27,7 @@ mod watch;
 pub use alerts::{Address, AlertChannel, Ping, SecretUrl, Style, Way, Webhook};
 pub(crate) use exec::{EXEC, check_exec};
 pub use fault::{ConfigError, Fault};
+pub(crate) use files::{read as read_file, read_secret};
 pub(crate) use handlers::check_name;
 pub use keys::{HANDLER, KEYS, Key, RETRY, Section};
 pub(crate) use nearest::nearest;

@@ -2,13 +2,13 @@
 //! for the daemon, its parts, every client and the journal tool, so that they always meet.
 
 use super::fault::{ConfigError, Fault};
+use super::files::{self, Unopened};
 use super::sections::{FileConfig, read_places_only, read_text};
 use super::show::Origin;
 use super::{Config, Inbox, LogDir};
-use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Longest path of a socket: what `sockaddr_un` holds with its closing zero.
@@ -259,14 +259,10 @@ fn reason(error: &io::Error) -> String {
 /// Reads a file that only root or `uid` can have written. What is checked is what is read: the
 /// open file, not the path.
 fn read_file(path: &Path, uid: u32) -> Result<String, Refused> {
-    // Without NONBLOCK a pipe of that name would hold us for ever.
-    let nonblock = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
-    let opened = OpenOptions::new().read(true).custom_flags(nonblock).open(path);
-    let file: File = opened.map_err(Refused::Io)?;
-    let metadata = file.metadata().map_err(Refused::Io)?;
-    if !metadata.is_file() {
-        return Err(Refused::NotAFile);
-    }
+    let (file, metadata) = files::open(path).map_err(|why| match why {
+        Unopened::Io(error) => Refused::Io(error),
+        Unopened::NotAFile => Refused::NotAFile,
+    })?;
     if metadata.uid() != 0 && metadata.uid() != uid {
         return Err(Refused::Foreign { owner: metadata.uid() });
     }

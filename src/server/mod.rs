@@ -45,7 +45,6 @@ mod rules;
 mod run;
 mod schedules;
 mod schema;
-mod secret_file;
 mod socket;
 mod stall;
 mod stalled;

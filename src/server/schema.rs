@@ -4,14 +4,11 @@
 //! task. References lead nowhere but into the same file and the drafts of the standard: nothing is
 //! ever fetched.
 
+use crate::config::read_file;
 use crate::kernel::text::Text;
 use jsonschema::Validator;
-use rustix::fs::OFlags;
 use serde_json::Value;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,21 +67,8 @@ fn clipped(said: &str) -> Text {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    // Without NONBLOCK a pipe of that name would hold us for ever.
-    let nonblock = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = OpenOptions::new().read(true).custom_flags(nonblock).open(path);
-    let file = opened.map_err(|error| format!("cannot open it: {error}"))?;
-    let metadata = file.metadata().map_err(|error| format!("cannot read it: {error}"))?;
-    if !metadata.is_file() {
-        return Err("it is not a file".to_owned());
-    }
-    let mut text = String::new();
-    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
-    read.map_err(|error| format!("cannot read it: {error}"))?;
-    if FILE_BYTES_MAX < text.len() as u64 {
-        return Err("it is larger than 1 MiB".to_owned());
-    }
-    Ok(text)
+    let bytes = read_file(path, FILE_BYTES_MAX)?;
+    String::from_utf8(bytes).map_err(|error| format!("cannot read it: {error}"))
 }
 
 #[cfg(test)]

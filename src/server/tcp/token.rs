@@ -1,7 +1,7 @@
 //! The tokens of those who come by TCP, each with its role.
 
 use super::super::peer::Access;
-use super::super::secret_file;
+use crate::config::read_secret;
 use axum::http::{HeaderMap, header};
 use data_encoding::BASE64;
 use sha2::{Digest, Sha256};
@@ -46,7 +46,7 @@ impl Tokens {
     /// Those of a file that only its owner may read: a line each, `ROLE TOKEN`, or a token alone
     /// for `read`. Empty lines and those that begin with `#` say nothing.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let bytes = secret_file::read("token file", path)?;
+        let bytes = read_secret("token file", path)?;
         Self::parse(&bytes).map_err(|why| format!("the token file {}: {why}", path.display()))
     }
 

@@ -13,8 +13,8 @@
 //! The first of these headers that is there decides. No comparison tells by its time how much of a
 //! signature was right, and nothing here writes a secret anywhere.
 
+use crate::config::read_secret;
 use crate::kernel::ids::Timestamp;
-use crate::server::secret_file;
 use axum::http::HeaderMap;
 use data_encoding::{BASE64, HEXLOWER_PERMISSIVE};
 use hmac::{Hmac, Mac};
@@ -46,7 +46,7 @@ impl Secret {
     /// not part of it.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let about = |why: String| format!("the secret {}: {why}", path.display());
-        let bytes = secret_file::read("secret", path)?;
+        let bytes = read_secret("secret", path)?;
         let secret = Self(bytes.trim_ascii().to_vec());
         if secret.0.len() < SECRET_BYTES_MIN {
             return Err(about(format!("it has less than {SECRET_BYTES_MIN} bytes")));
