@@ -1,6 +1,7 @@
 //! `midwatch doctor` on hosts and setups that are sound, and on those that are not.
 
 use super::house::{CALM, House, signal};
+use super::namespace;
 use super::reload::{config, put};
 use midwatch::kernel::ids::TaskId;
 use midwatch::kernel::status::Status;
@@ -8,7 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// The findings, and the exit code.
 fn examine(house: &House) -> (i32, Vec<Value>) {
@@ -105,23 +106,7 @@ fn what_is_wrong_with_the_setup_is_named_with_its_remedy() {
 /// Runs the ignored test below where it may mount something.
 #[test]
 fn a_full_disk_is_a_problem() {
-    let can = Command::new("unshare")
-        .args(["-Urm", "sh", "-c", "mkdir -p \"$0\" && mount -t tmpfs -o size=1m tmpfs \"$0\""])
-        .arg(std::env::temp_dir().join("midwatch-may-mount"))
-        .output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: there are no user namespaces here in which something can be mounted");
-        return;
-    }
-    let inside = Command::new("unshare")
-        .arg("-Urm")
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "field::doctor::in_a_namespace_of_its_own", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&inside.stdout).into_owned();
-    let told = String::from_utf8_lossy(&inside.stderr);
-    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{told}");
+    namespace::run("field::doctor::in_a_namespace_of_its_own");
 }
 
 #[test]
@@ -129,11 +114,7 @@ fn a_full_disk_is_a_problem() {
 fn in_a_namespace_of_its_own() {
     let house = House::new(CALM, &[("job", "exit 0", "")]);
     fs::create_dir(house.path("data")).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs"])
-        .arg(house.path("data"))
-        .status();
-    assert!(mounted.unwrap().success());
+    namespace::mount("size=1m,mode=700", &house.path("data"));
     let (code, findings) = examine(&house);
     assert_eq!(code, 1);
     let full = find(&findings, "environment", "problem", "free for");

@@ -2,6 +2,7 @@
 //! are no such namespaces, this is skipped, loudly.
 
 use super::house::{CALM, House};
+use super::namespace;
 use midwatch::api::Submitted;
 use midwatch::kernel::ids::TaskId;
 use midwatch::kernel::status::Status;
@@ -30,24 +31,7 @@ fn fill(house: &House) {
 /// Runs the ignored test below where it may mount something.
 #[test]
 fn w63_w64_b20_b21_a_disk_full_to_the_byte_refuses_work_and_loses_none() {
-    let can = Command::new("unshare")
-        .args(["-Urm", "sh", "-c"])
-        .arg(format!("mkdir -p \"$0\" && mount -t tmpfs -o {SIZE} tmpfs \"$0\""))
-        .arg(std::env::temp_dir().join("midwatch-may-mount"))
-        .output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: there are no user namespaces here in which something can be mounted");
-        return;
-    }
-    let inside = Command::new("unshare")
-        .arg("-Urm")
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "field::full::in_a_namespace_of_its_own", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&inside.stdout).into_owned();
-    let told = String::from_utf8_lossy(&inside.stderr);
-    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{told}");
+    namespace::run("field::full::in_a_namespace_of_its_own");
 }
 
 #[test]
@@ -56,11 +40,7 @@ fn in_a_namespace_of_its_own() {
     let waits = "until_there finish";
     let house = House::with(JOURNAL, CALM, &[("noop", "exit 0", ""), ("waits", waits, "")]);
     fs::create_dir(house.path("data")).unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", SIZE, "tmpfs"])
-        .arg(house.path("data"))
-        .status();
-    assert!(mounted.unwrap().success());
+    namespace::mount(SIZE, &house.path("data"));
     let daemon = house.daemon();
     let mut known: Vec<TaskId> = (0..5).map(|_| house.submit("noop", "1")).collect();
     for id in &known {

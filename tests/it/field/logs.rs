@@ -1,6 +1,7 @@
 //! The daemon's own log: what it tells, and that it never stands in the way.
 
 use super::house::{CALM, House};
+use super::namespace;
 use super::reload::{config, put};
 use midwatch::kernel::ids::TaskId;
 use midwatch::kernel::status::Status;
@@ -9,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// The lines of all files below a directory whose names fit, oldest file first.
 fn lines(dir: &Path, fits: impl Fn(&str) -> bool) -> Vec<String> {
@@ -167,34 +168,14 @@ fn a_stderr_that_nobody_reads_holds_nothing_up() {
 // spec: LOG-003
 #[test]
 fn b21_a_full_disk_of_the_log_alone_stops_nothing_and_is_told_twice() {
-    let can = Command::new("unshare")
-        .args(["-Urm", "sh", "-c", "mkdir -p \"$0\" && mount -t tmpfs -o size=1m tmpfs \"$0\""])
-        .arg(std::env::temp_dir().join("midwatch-may-mount"))
-        .output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        eprintln!("SKIPPED: there are no user namespaces here in which something can be mounted");
-        return;
-    }
-    let inside = Command::new("unshare")
-        .arg("-Urm")
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "field::logs::in_a_namespace_of_its_own", "--ignored", "--nocapture"])
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&inside.stdout).into_owned();
-    let told = String::from_utf8_lossy(&inside.stderr);
-    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{told}");
+    namespace::run("field::logs::in_a_namespace_of_its_own");
 }
 
 #[test]
 #[ignore = "the test above runs it, in a user namespace"]
 fn in_a_namespace_of_its_own() {
     let dir = tempfile::tempdir().unwrap();
-    let mounted = Command::new("mount")
-        .args(["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs"])
-        .arg(dir.path())
-        .status();
-    assert!(mounted.unwrap().success());
+    namespace::mount("size=256k,mode=700", dir.path());
     let log = format!("[log]\ndir = \"{}\"\nmax_size = \"64KiB\"\n", dir.path().display());
     let house = House::with(&log, CALM, &[("noop", "exit 0", "")]);
     let daemon = house.daemon();

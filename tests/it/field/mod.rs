@@ -17,6 +17,7 @@ mod full;
 mod keep;
 mod logs;
 mod losses;
+mod namespace;
 mod ownership;
 mod pid1;
 mod reload;
