@@ -281,6 +281,17 @@ impl Zone {
     }
 }
 
+/// A part of a whole: `99.1 %`. Only the whole is `100 %`, and only nothing of it `0 %`.
+pub fn percent(part: u64, whole: u64) -> String {
+    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
+    match tenths {
+        1000.. => "100 %".to_owned(),
+        0 if part != 0 => "0.1 %".to_owned(),
+        tenths if tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
+        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
 /// A span for people, its two largest units at most: `5 ms`, `4.2 s`, `4 min 41 s`, `41 d 3 h`.
 pub fn span(span: Millis) -> String {
     let ms = span.0;
@@ -489,6 +500,15 @@ mod tests {
         assert_eq!(read("2026-04-01T23:59:00+02:00"), "2026-04-01T21:59:00.000Z");
         assert!(Zone::Utc.parse("soon", now).is_err());
         assert!(Zone::Local.parse("02:30", now).unwrap() > now);
+    }
+
+    #[test]
+    fn per_cent_never_rounds_up_to_all() {
+        assert_eq!(percent(1000, 1000), "100 %");
+        assert_eq!(percent(99_999, 100_000), "99.9 %");
+        assert_eq!(percent(0, 0), "0 %");
+        assert_eq!(percent(1, 100_000), "0.1 %");
+        assert_eq!(percent(u64::MAX, 1), "100 %");
     }
 
     #[test]

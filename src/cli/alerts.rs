@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Say that you know: nobody is told of them again before they are over and come back
     Ack {
         /// The alerts
-        #[arg(value_name = "ID", required = true)]
+        #[arg(value_name = "ID", required = true, value_parser = alert_id)]
         ids: Vec<u64>,
     },
     /// Send a test message through each channel of the config, or through one
@@ -42,6 +42,10 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
         Command::Ack { ids } => ack(ids, session),
         Command::Test { channel } => test(channel.as_ref(), session),
     }
+}
+
+fn alert_id(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_number| "an alert's id is a number, as `midwatch alerts` shows it")
 }
 
 fn list(session: &mut Session<'_>) -> Result<u8, Failure> {

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args, session: &mut Session<'_>) -> Result<u8, Failure>
 
 /// The screen.
 pub(crate) fn render(stats: &StatsView, view: &View) -> String {
-    let mut text = format!("the last {}\n\n{}", time(stats.span_ms), health(stats));
+    let mut text = format!("the last {}\n\n{}", units::span(Millis(stats.span_ms)), health(stats));
     text += &match &stats.minutes {
         Some(_) => by_minute(stats, view),
         None => by_type(stats, view),
@@ -70,7 +70,8 @@ pub(crate) fn triggers(stats: &StatsView) -> String {
         return "none were due".to_owned();
     }
     let (on_time, fired) = (units::count(it.on_time), units::count(it.fired));
-    let mut text = format!("{on_time} of {fired} on time, latest {} late", time(it.latest_ms));
+    let mut text =
+        format!("{on_time} of {fired} on time, latest {} late", units::span(Millis(it.latest_ms)));
     if it.without_run != 0 {
         text += &format!("; {} without a run", units::count(it.without_run));
     }
@@ -108,7 +109,7 @@ fn backlog(stats: &StatsView) -> String {
             "{} wait, {} of them due, the oldest for {}",
             units::count(it.waiting),
             units::count(it.due),
-            time(oldest)
+            units::span(Millis(oldest))
         ),
         None => format!("{} wait, none is due", units::count(it.waiting)),
     }
@@ -127,17 +128,8 @@ pub(crate) fn consistency(stats: &StatsView) -> String {
     text
 }
 
-/// A time that was measured: `31 ms`, `2 min 4 s`.
-pub(crate) fn time(ms: u64) -> String {
-    match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        _ => units::span(Millis(ms - ms % 1000)),
-    }
-}
-
 fn maybe_time(ms: Option<u64>) -> String {
-    ms.map_or_else(|| "–".to_owned(), time)
+    ms.map_or_else(|| "–".to_owned(), |ms| units::span(Millis(ms)))
 }
 
 fn by_type(stats: &StatsView, view: &View) -> String {

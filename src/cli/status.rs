@@ -234,17 +234,6 @@ fn policy(fsync: &str) -> String {
     }
 }
 
-/// A part of a whole: `99.1 %`. Only the whole is `100 %`, and only nothing of it `0 %`.
-pub(super) fn percent(part: u64, whole: u64) -> String {
-    let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
-    match tenths {
-        1000.. => "100 %".to_owned(),
-        0 if part != 0 => "0.1 %".to_owned(),
-        tenths if tenths.is_multiple_of(10) => format!("{} %", tenths / 10),
-        tenths => format!("{}.{} %", tenths / 10, tenths % 10),
-    }
-}
-
 /// Tasks by status, a column each.
 fn figures(status: &StatusView, view: &View) -> String {
     const HEADS: [(&str, &str); 9] = [

@@ -22,8 +22,12 @@ pub(crate) struct Args {
     #[arg(value_name = "ID", value_parser = task_id)]
     id: Option<TaskId>,
     /// Begin with this event instead of the next one, as far as the daemon still has it
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long, value_name = "SEQ", value_parser = sequence)]
     from: Option<u64>,
+}
+
+fn sequence(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_number| "an event is named by its number, the `seq` of `watch --json`")
 }
 
 /// Longest line of the stream.

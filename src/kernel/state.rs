@@ -265,8 +265,7 @@ impl State {
 
     /// How many tasks have not ended.
     pub fn live_task_count(&self) -> u64 {
-        let live = self.tasks.len().saturating_sub(self.index.ended_count());
-        u64::try_from(live).unwrap_or(u64::MAX)
+        live_count(&self.tasks, &self.index)
     }
 
     /// The derived sets.
@@ -426,9 +425,8 @@ impl State {
             index.insert_schedule(schedule);
         }
         let next_seq = Seq(head.seq.0.saturating_add(1));
-        let live = tasks.len().saturating_sub(index.ended_count());
-        let live = u64::try_from(live).unwrap_or(u64::MAX);
-        let figures = figures.unwrap_or_else(|| Figures::begin(live, head.seq));
+        let figures =
+            figures.unwrap_or_else(|| Figures::begin(live_count(&tasks, &index), head.seq));
         Self { tasks, workers, types, schedules, figures, alerts, head, index, seen, next_seq }
     }
 
@@ -502,6 +500,10 @@ impl State {
             _ => Ok(()),
         }
     }
+}
+
+fn live_count(tasks: &Table, index: &Index) -> u64 {
+    u64::try_from(tasks.len().saturating_sub(index.ended_count())).unwrap_or(u64::MAX)
 }
 
 fn ready(index: &Index) -> impl Iterator<Item = Rank> {

@@ -402,7 +402,8 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
     if 0 < more {
         let looked_at_all = state.index().count(status) <= LOOKED_AT_MAX;
         let and_more = if looked_at_all { "" } else { " and more" };
-        let what = format!("{more}{and_more} other tasks became {status} within 24 h");
+        let tasks = if more == 1 { "task" } else { "tasks" };
+        let what = format!("{more}{and_more} other {tasks} became {status} within 24 h");
         points.push(point(false, what, &[format!("midwatch list --status {status}")]));
     }
     points

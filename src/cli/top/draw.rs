@@ -10,7 +10,7 @@ use super::{attention, lists};
 use crate::api::StatsView;
 use crate::cli::paint::{Ink, Paint};
 use crate::cli::session::View;
-use crate::cli::status::{health_ink, percent};
+use crate::cli::status::health_ink;
 use crate::cli::table::Pieces;
 use crate::cli::text::{cut, pan, plain, tame, width};
 use crate::kernel::ids::Millis;
@@ -322,7 +322,7 @@ fn day(stats: &StatsView) -> Pieces {
     if success.ended == 0 {
         parts.push("nothing ended in the last 24 h".to_owned());
     } else {
-        let rate = percent(success.succeeded, success.ended);
+        let rate = units::percent(success.succeeded, success.ended);
         parts.push(format!("24 h  success {rate} of {}", units::count(success.ended)));
     }
     if punctual.fired != 0 {

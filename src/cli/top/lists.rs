@@ -243,7 +243,7 @@ fn span_ms(ms: u64) -> String {
 /// The part of the ended tasks that ended well: `99.1 %`.
 fn well(stats: &TypeStats) -> Option<String> {
     let ended = stats.succeeded + stats.failed + stats.dead;
-    (ended != 0).then(|| super::super::status::percent(stats.succeeded, ended))
+    (ended != 0).then(|| units::percent(stats.succeeded, ended))
 }
 
 /// What runs and what waits as a bar: full, then shaded. Whatever there is shows.

@@ -3,11 +3,11 @@
 
 use super::escape::{Html, clip, put};
 use super::view::{Dead, Overview, Rows, Running, Waiting, Worker};
-use super::words::{Tone, maybe_span, pace, percent, some, status, tone, when, when_said};
+use super::words::{Tone, maybe_span, pace, some, status, tone, when, when_said};
 use super::{alerts, chart, layout};
 use crate::api::{Attention, ScheduleView, StatsView, StatusView};
 use crate::kernel::ids::{Millis, Timestamp};
-use crate::units::{bytes, count, parse_rfc3339, relative, span};
+use crate::units::{bytes, count, parse_rfc3339, percent, relative, span};
 
 /// Bytes that each section may take, its rows together; with the frame they are less than 60 KiB.
 const HEALTH_BYTES: usize = 5 << 10;

@@ -2,12 +2,12 @@
 
 use super::escape::{Html, clip, put, tail_within};
 use super::view::{May, TaskPage};
-use super::words::{maybe_span, pace, percent, some, status, when_said};
+use super::words::{maybe_span, pace, some, status, when_said};
 use super::{layout, timeline};
 use crate::api::{AttemptView, TaskView, TransitionView};
 use crate::kernel::ids::{Millis, Timestamp};
 use crate::kernel::status::{Outcome, Status};
-use crate::units::{Zone, bytes, count, parse_rfc3339, span};
+use crate::units::{Zone, bytes, count, parse_rfc3339, percent, span};
 
 const PAYLOAD_BYTES: usize = 5 << 10;
 const CHECKPOINT_BYTES: usize = 4 << 10;

@@ -58,17 +58,6 @@ pub(super) fn when_said(html: &mut Html, at: &str, now: Timestamp) {
     }
 }
 
-/// A part of something in per cent, with one digit behind the point: `99.1 %`. Only all is 100 %.
-pub(super) fn percent(part: u64, whole: u64) -> String {
-    let (part, whole) = (u128::from(part), u128::from(whole.max(1)));
-    let tenths = (part * 1000 / whole).min(1000);
-    if tenths.is_multiple_of(10) {
-        format!("{} %", tenths / 10)
-    } else {
-        format!("{}.{} %", tenths / 10, tenths % 10)
-    }
-}
-
 /// How fast something goes and how long it takes still, as far as that can be told: `40 a second,
 /// about 2 min left`.
 pub(super) fn pace(progress: &Progress, ran: Millis) -> Option<String> {
@@ -104,14 +93,6 @@ pub(super) fn maybe_span(ms: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn per_cent_never_rounds_up_to_all() {
-        assert_eq!(percent(1000, 1000), "100 %");
-        assert_eq!(percent(99_999, 100_000), "99.9 %");
-        assert_eq!(percent(0, 0), "0 %");
-        assert_eq!(percent(u64::MAX, 1), "100 %");
-    }
 
     #[test]
     fn pace_is_told_in_the_unit_that_has_a_number() {
