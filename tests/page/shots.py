@@ -1,4 +1,5 @@
-"""Pictures of pages: shots.py DIR takes each DIR/*.html on a phone and on a desk, light and dark."""
+"""Pictures of pages: shots.py DIR takes each DIR/*.html on a phone and on a desk, light and dark,
+and each DIR/top-*.html, a screen of a terminal, as large as it is."""
 
 import pathlib
 import sys
@@ -11,6 +12,14 @@ def main(directory):
     browser = Chromium()
     browser.ask("Emulation.setScriptExecutionDisabled", value=True)
     for page in sorted(pathlib.Path(directory).glob("*.html")):
+        if page.stem.startswith("top-"):
+            browser.size(600, 100)
+            browser.open(page.resolve().as_uri())
+            screen = browser.ask("Page.getLayoutMetrics")["cssContentSize"]
+            browser.size(int(screen["width"]) + 8, int(screen["height"]))
+            browser.picture(page.with_suffix(".png"))
+            print(page.with_suffix(".png"))
+            continue
         for name, (width, height) in SIZES.items():
             for scheme in ["light", "dark"]:
                 browser.size(width, height, dark=scheme == "dark")

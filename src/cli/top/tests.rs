@@ -21,7 +21,7 @@ use expect_test::{Expect, expect};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use ratatui::style::Color;
+use ratatui::style::{Color, Modifier};
 use std::sync::mpsc::sync_channel;
 
 /// An instant of the past.
@@ -333,6 +333,62 @@ fn picture(model: &Model) -> String {
 
 fn check(news: News, size: (u16, u16), expected: &Expect) {
     expected.assert_eq(&picture(&model(news, size)));
+}
+
+/// The picture with its colours, as a page that a browser can make a picture of.
+fn as_page(model: &Model) -> String {
+    let terminal = terminal(model);
+    let buffer = terminal.backend().buffer();
+    let (columns, rows) = model.size;
+    let mut page = format!(
+        "<!doctype html><meta charset=utf-8><style>\
+         html{{background:#1d1f21}}\
+         body{{margin:8px;width:{columns}ch;color:#d4d4d4;font:16px/1.25 'DejaVu Sans Mono',monospace}}\
+         i{{position:absolute;font-style:normal;white-space:pre}}\
+         div{{position:relative;height:calc({rows} * 1.25em)}}</style><div>"
+    );
+    for (row, cells) in buffer.content.chunks(usize::from(columns)).enumerate() {
+        for (column, cell) in cells.iter().enumerate() {
+            let (mut ink, mut ground) = (colour(cell.fg).unwrap_or("#d4d4d4"), colour(cell.bg));
+            if cell.modifier.contains(Modifier::REVERSED) {
+                (ink, ground) = (ground.unwrap_or("#1d1f21"), Some(ink));
+            }
+            if cell.symbol() == " " && ground.is_none() {
+                continue;
+            }
+            let symbol = cell.symbol().replace('&', "&amp;").replace('<', "&lt;");
+            let weight = if cell.modifier.contains(Modifier::BOLD) { "bold" } else { "normal" };
+            let opacity = if cell.modifier.contains(Modifier::DIM) { "0.6" } else { "1" };
+            let ground = ground.unwrap_or("none");
+            page += &format!(
+                "<i style='left:{column}ch;top:calc({row} * 1.25em);color:{ink};background:{ground};\
+                 font-weight:{weight};opacity:{opacity}'>{symbol}</i>"
+            );
+        }
+    }
+    page + "</div>"
+}
+
+fn colour(colour: Color) -> Option<&'static str> {
+    match colour {
+        Color::Green => Some("#8ec07c"),
+        Color::Yellow => Some("#fabd2f"),
+        Color::Red => Some("#fb4934"),
+        Color::Cyan => Some("#83a5ca"),
+        _ => None,
+    }
+}
+
+#[test]
+fn screens_are_written_where_somebody_wants_to_look_at_them() {
+    let Ok(dir) = std::env::var("MIDWATCH_PAGES") else { return };
+    for (name, news) in [("empty", empty()), ("busy", busy()), ("failing", failing())] {
+        for size @ (columns, rows) in [(80, 24), (200, 50)] {
+            let file = format!("top-{name}-{columns}x{rows}.html");
+            let page = as_page(&model(news.clone(), size));
+            std::fs::write(std::path::Path::new(&dir).join(file), page).unwrap();
+        }
+    }
 }
 
 #[test]
