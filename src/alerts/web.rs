@@ -189,17 +189,6 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_the_place_of_a_file_is_refused_and_holds_nobody_up() {
-        let dir = tempfile::tempdir().unwrap();
-        let pipe = dir.path().join("pipe");
-        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
-        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, mode).unwrap();
-        for why in [first_line(&pipe).unwrap_err(), certificates(&pipe).unwrap_err()] {
-            assert!(why.ends_with(": it is not a file"), "{why}");
-        }
-    }
-
-    #[test]
     fn an_address_is_shown_without_what_makes_it_a_secret() {
         let url = SecretUrl::parse("https://oapi.dingtalk.com/robot/send?access_token=T0K3N");
         let url = url.unwrap();
