@@ -380,7 +380,16 @@ fn look(house: &House, walk: &mut Walk) {
     ] {
         asked.push((section, words(text)));
     }
-    for id in 1..12 {
+    // However many tasks the schedules made meanwhile, those that never had an attempt are among them.
+    let mut ids: BTreeSet<u64> = (1..12).collect();
+    for status in ["PAUSED", "CANCELLED"] {
+        let text = house.say(&["list", "--status", status, "--json"]);
+        let list: Value = serde_json::from_str(&text).unwrap();
+        ids.extend(
+            list["tasks"].as_array().unwrap().iter().map(|task| task["id"].as_u64().unwrap()),
+        );
+    }
+    for id in ids {
         asked.push(("midwatch show", words(&format!("show {id}"))));
         asked.push(("midwatch history", words(&format!("history {id}"))));
         asked.push(("midwatch doctor ID", words(&format!("doctor {id}"))));
