@@ -11,19 +11,18 @@
 #   tools/proof.sh defects [NAME…]     known mistakes built in on purpose; all, or these
 #   tools/proof.sh                     all of it
 #
-# A failure prints the seed and the variables that bring it back. MIDWATCH_PROOF_FLAGS replaces
-# `--no-default-features`, for a tree that is built with other features anyway.
+# A failure prints the seed and the variables that bring it back.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0}
-read -ra flags <<<"${MIDWATCH_PROOF_FLAGS---no-default-features}"
+build=(cargo test --locked --profile proof --no-default-features --test sim)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
 # Runs tests and shows their figures; everything when one fails.
 prove() {
     local began=$SECONDS
-    if ! cargo test --locked "${flags[@]}" --test sim -- --nocapture "$@" >"$log" 2>&1; then
+    if ! "${build[@]}" -- --nocapture "$@" >"$log" 2>&1; then
         grep -vE '^test .* ok$' "$log"
         return 1
     fi
@@ -43,12 +42,11 @@ model() { MIDWATCH_L3_CASES=${1:-1000} MIDWATCH_L3_FIRST=${2:-1} prove model_eng
 # One build has every mistake, and a variable chooses one: through a compiler wrapper for this
 # package alone, for with RUSTFLAGS every dependency would be built once more.
 build_defects() {
-    export CARGO_TARGET_DIR=target/defects
-    mkdir -p "$CARGO_TARGET_DIR"
-    export RUSTC_WORKSPACE_WRAPPER="$PWD/$CARGO_TARGET_DIR/rustc"
+    export RUSTC_WORKSPACE_WRAPPER="$PWD/target/with-defects"
+    mkdir -p target
     printf '#!/bin/sh\nexec "$@" --cfg seeded_defects\n' >"$RUSTC_WORKSPACE_WRAPPER"
     chmod +x "$RUSTC_WORKSPACE_WRAPPER"
-    if ! cargo test --locked --no-default-features --test sim --no-run >"$log" 2>&1; then
+    if ! "${build[@]}" --no-run >"$log" 2>&1; then
         cat "$log" >&2
         return 1
     fi
