@@ -153,15 +153,16 @@ fn in_two_columns(pen: &mut Pen<'_>, area: Rect, model: &Model) {
     let most = usize::from(right.height / 4);
     let taken = u16::try_from(workers.len().min(most)).unwrap_or(0);
     let lists = Rect { height: right.height - taken - 1, ..right };
-    in_one_column(pen, lists, &[List::Types, List::Schedules], model);
-    let below = below(right, lists.height + 1);
+    let used = in_one_column(pen, lists, &[List::Types, List::Schedules], model);
+    let below = below(right, used);
     for (row, line) in (0..taken).zip(&workers) {
         pen.line(below, row, line);
     }
 }
 
-/// Lists one below the other, each with as many rows as it wants and can get.
-fn in_one_column(pen: &mut Pen<'_>, area: Rect, lists: &[List], model: &Model) {
+/// Lists one below the other, each with as many rows as it wants and can get. Where the next one
+/// may begin.
+fn in_one_column(pen: &mut Pen<'_>, area: Rect, lists: &[List], model: &Model) -> u16 {
     let count = u16::try_from(lists.len()).unwrap_or(1);
     let gap = u16::from(5 * count <= area.height);
     let room = area.height.saturating_sub(count + gap * (count - 1));
@@ -183,6 +184,7 @@ fn in_one_column(pen: &mut Pen<'_>, area: Rect, lists: &[List], model: &Model) {
         draw_list(pen, Rect { height, ..below(area, row) }, *list, model);
         row += rows + 1 + gap;
     }
+    row
 }
 
 /// Shares rows out: nobody gets more than he wants, and who has least for his weight comes first.

@@ -385,7 +385,9 @@ fn screens_are_written_where_somebody_wants_to_look_at_them() {
     for (name, news) in [("empty", empty()), ("busy", busy()), ("failing", failing())] {
         for size @ (columns, rows) in [(80, 24), (200, 50)] {
             let file = format!("top-{name}-{columns}x{rows}.html");
-            let page = as_page(&model(news.clone(), size));
+            let mut model = model(news.clone(), size);
+            model.view.paint = Paint(true);
+            let page = as_page(&model);
             std::fs::write(std::path::Path::new(&dir).join(file), page).unwrap();
         }
     }
