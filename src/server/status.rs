@@ -156,8 +156,7 @@ pub(crate) async fn view(app: &App, with_image: bool) -> Result<StatusView, Fail
     let about = &app.about;
     attention.extend(of_the_host(app));
     attention.extend(of_the_ping(app));
-    attention.extend(app.own_health.points());
-    attention.extend(alerts::points(&standing));
+    alerts::join(&mut attention, &standing);
     let health = grade(&mut attention);
     let view = StatusView {
         version: about.version.clone(),
@@ -206,11 +205,13 @@ pub(super) fn grade(attention: &mut [Attention]) -> String {
     word.to_owned()
 }
 
-/// What of the host, the config and the supervisor's children needs a person.
+/// What of the host, the config, midwatch's own processes and the supervisor's children needs a
+/// person.
 pub(super) fn of_the_host(app: &App) -> Vec<Attention> {
     let mut points = of_the_house(&app.about, free_space(&app.data_dir));
     points.extend(quarantine(&app.data_dir));
     points.extend(app.house.points());
+    points.extend(app.own_health.points());
     points
 }
 
@@ -315,7 +316,7 @@ pub(super) fn point(critical: bool, what: String, commands: &[String]) -> Attent
 }
 
 /// A point that is an alert too.
-fn alert(rule: Rule, subject: &str, point: Attention) -> Attention {
+pub(super) fn alert(rule: Rule, subject: &str, point: Attention) -> Attention {
     Attention { alert: Some(alerts::key(rule, subject)), ..point }
 }
 
@@ -336,7 +337,9 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
     for worker in state.workers().filter(|worker| worker.standing != Standing::Alive) {
         let (name, standing) = (&worker.registration.name, worker.standing.word());
         let what = format!("worker {} ({name}) is {standing}", worker.id);
-        points.push(point(false, what, &["midwatch workers".to_owned()]));
+        let point = point(false, what, &["midwatch workers".to_owned()]);
+        let is_lost = worker.standing == Standing::Offline;
+        points.push(if is_lost { alert(Rule::WorkerLost, name, point) } else { point });
     }
     points.extend(paused_types(state, now));
     for status in [Status::Dead, Status::Failed] {

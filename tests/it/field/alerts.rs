@@ -345,3 +345,90 @@ fn the_ping_falls_silent_while_something_critical_stands() {
     house.until("it is pinged again", |_| (before < outside.count()).then_some(()));
     drop(engine);
 }
+
+/// Has the host be looked at soon: the config is read again when it is touched, and with it that.
+fn look(house: &House) {
+    put(&house.path("midwatch.toml"), &config(house));
+    thread::sleep(Duration::from_millis(1200));
+}
+
+fn until_standing(house: &House, rule: &str) -> Value {
+    house.until(&format!("{rule} stands"), |house| {
+        look(house);
+        standing(house, rule)
+    })
+}
+
+fn until_over(house: &House, rule: &str) {
+    house.until(&format!("{rule} is over"), |house| {
+        look(house);
+        standing(house, rule).is_none().then_some(())
+    });
+}
+
+fn acknowledge(house: &House, alert: &Value) {
+    let said = house.say(&["alerts", "ack", &alert["id"].to_string()]);
+    assert!(said.contains("acknowledged"), "{said}");
+}
+
+fn health(house: &House) -> String {
+    house.status().unwrap().health
+}
+
+/// What was acknowledged before a start is calm after it, also while those who know whether it
+/// still is were not heard yet; what the start itself finds is news.
+#[test]
+fn an_acknowledged_alert_stays_calm_over_a_start_and_new_damage_does_not() {
+    let house = House::new(CALM, &[("job", "exit 0", "")]);
+    let engine = house.engine();
+    let damage = || {
+        std::fs::create_dir_all(house.data("quarantine")).unwrap();
+        std::fs::write(house.data("quarantine").join("piece"), b"x").unwrap();
+    };
+    damage();
+    house.submit("job", "null");
+    let damaged = until_standing(&house, "journal_damaged");
+    let alone = until_standing(&house, "no_worker");
+    assert_eq!(health(&house), "CRITICAL");
+    acknowledge(&house, &damaged);
+    assert_eq!(health(&house), "CRITICAL", "there is no worker");
+    acknowledge(&house, &alone);
+    assert_eq!(health(&house), "ATTENTION");
+    let doctor = house.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("(acknowledged by "), "{doctor}");
+    // Over, and back: it is as grave as ever.
+    std::fs::remove_dir_all(house.data("quarantine")).unwrap();
+    until_over(&house, "journal_damaged");
+    damage();
+    let damaged = until_standing(&house, "journal_damaged");
+    assert_eq!(health(&house), "CRITICAL");
+    acknowledge(&house, &damaged);
+    engine.kill();
+    let engine = house.engine();
+    assert_eq!(health(&house), "ATTENTION");
+    house.until("the wait for a worker is told again", |house| {
+        let points = house.status()?.attention;
+        points.into_iter().find(|point| point.alert.as_deref() == Some("no_worker workers"))
+    });
+    assert_eq!(health(&house), "ATTENTION");
+    for alert in ["no_worker", "journal_damaged"] {
+        let known = standing(&house, alert).unwrap();
+        assert!(!known["acked"].is_null() && known["count"] == 1, "{known}");
+    }
+    // The last record is whole and wrong at the next start.
+    house.submit("job", "\"the-last-record\"");
+    engine.kill();
+    let found = super::house::bytes_of(&house.data("journal")).into_iter().find_map(|file| {
+        let place = file.1.windows(15).rposition(|some| some == b"the-last-record")?;
+        Some((file, place))
+    });
+    let ((segment, mut bytes), place) = found.unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(segment, bytes).unwrap();
+    let _engine = house.engine();
+    house.until("the damage is news", |house| {
+        standing(house, "journal_damaged").filter(|alert| alert["acked"].is_null())
+    });
+    assert_eq!(health(&house), "CRITICAL");
+}

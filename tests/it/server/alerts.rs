@@ -1,6 +1,6 @@
 //! `/v1/alerts`, and alerts of the house.
 
-use super::fixture::Server;
+use super::fixture::{Server, eventually};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -78,4 +78,91 @@ fn the_page_shows_who_knows_of_an_alert_and_says_nothing_twice() {
     until(&server, "it is over", |all| all.iter().any(|alert| alert["state"] == "over"));
     let found = section();
     assert!(found.contains("over</span>") && found.contains("w1"), "{found}");
+}
+
+fn standing(server: &Server) -> Vec<Value> {
+    let all = server.get("/v1/alerts").json();
+    let stands = |alert: &&Value| alert["over"].is_null();
+    all["alerts"].as_array().unwrap().iter().filter(stands).cloned().collect()
+}
+
+/// The health in a word, and the points of attention.
+fn status(server: &Server) -> (String, Vec<Value>) {
+    let status = server.get("/v1/status").json();
+    let points = status["attention"].as_array().unwrap().clone();
+    (status["health"].as_str().unwrap().to_owned(), points)
+}
+
+/// Whatever makes a point critical is an alert too, and calm once somebody knows of it.
+// spec: ALT-012
+#[test]
+fn what_somebody_acknowledged_is_calm_in_status_and_critical_again_when_it_comes_back() {
+    let server = Server::start_in(tempfile::tempdir().unwrap(), |config| {
+        config.retention.max_state = 1 << 20;
+    })
+    .unwrap();
+    // The state is full, and no worker takes anything of it.
+    let filler = json!({ "type": "fetch_data", "payload": "x".repeat(5_000) });
+    while server.post("/v1/tasks", &filler).status == 201 {}
+    let quarantine = server.dir.path().join("data/quarantine");
+    let damage = || {
+        std::fs::create_dir_all(&quarantine).unwrap();
+        std::fs::write(quarantine.join("piece"), b"x").unwrap();
+    };
+    damage();
+    let rules = ["child_parked", "journal_damaged", "no_worker", "state_full"];
+    let all = || {
+        let mut found: Vec<_> = standing(&server);
+        found.sort_by_key(|alert| alert["rule"].to_string());
+        found
+    };
+    let found = eventually("each is an alert", || {
+        server.hear("parked w1 ended with exit code 3\n");
+        thread::sleep(Duration::from_millis(500));
+        Some(all()).filter(|found| found.len() == rules.len())
+    });
+    let named: Vec<_> = found.iter().map(|alert| alert["rule"].as_str().unwrap()).collect();
+    assert_eq!(named, rules);
+    let (health, points) = status(&server);
+    assert_eq!(health, "CRITICAL");
+    for alert in &found {
+        let key =
+            format!("{} {}", alert["rule"].as_str().unwrap(), alert["subject"].as_str().unwrap());
+        let point = points.iter().find(|point| point["alert"] == key.as_str()).unwrap();
+        let ack = json!(format!("midwatch alerts ack {}", alert["id"]));
+        assert_eq!(point["critical"], true, "{point}");
+        assert!(point["commands"].as_array().unwrap().contains(&ack), "{point}");
+    }
+    for alert in &found {
+        let path = format!("/v1/alerts/{}/ack", alert["id"]);
+        assert_eq!(server.post(&path, &json!({})).status, 200);
+    }
+    let (health, points) = status(&server);
+    assert_eq!(health, "ATTENTION", "{points:?}");
+    for point in &points {
+        assert_eq!(point["critical"], false);
+        assert!(point["what"].as_str().unwrap().contains(" (acknowledged by "), "{point}");
+        assert!(!point["commands"].to_string().contains("alerts ack"), "{point}");
+    }
+    // One of them is over, and comes back.
+    std::fs::remove_dir_all(&quarantine).unwrap();
+    let damaged = || all().into_iter().find(|alert| alert["rule"] == "journal_damaged");
+    eventually("it is over", || {
+        server.hear("well w9\n");
+        thread::sleep(Duration::from_millis(500));
+        damaged().is_none().then_some(())
+    });
+    assert_eq!(status(&server).0, "ATTENTION");
+    damage();
+    assert_eq!(status(&server).0, "CRITICAL", "also before it is an alert again");
+    eventually("it is one again", || {
+        server.hear("well w9\n");
+        thread::sleep(Duration::from_millis(500));
+        damaged()
+    });
+    let (health, points) = status(&server);
+    assert_eq!(health, "CRITICAL");
+    let critical: Vec<_> = points.iter().filter(|point| point["critical"] == true).collect();
+    assert_eq!(critical.len(), 1, "{points:?}");
+    assert_eq!(critical[0]["alert"], "journal_damaged journal");
 }
