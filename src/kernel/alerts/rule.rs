@@ -29,7 +29,8 @@ words! {
         2 ScheduleSilent "schedule_silent",
         /// A worker was silent for too long, or died; the subject is its name.
         3 WorkerLost "worker_lost",
-        /// An attempt makes no progress; the subject is its task.
+        /// An attempt makes no progress, or tells of none and runs much longer than others of its
+        /// type; the subject is its task.
         4 TaskStalled "task_stalled",
         /// More and more tasks are due and are not run.
         5 BacklogGrowing "backlog_growing",

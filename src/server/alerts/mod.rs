@@ -7,6 +7,7 @@
 mod courier;
 mod ping;
 mod routes;
+mod runs;
 mod silence;
 #[cfg(test)]
 mod tests;

@@ -3,14 +3,13 @@
 //! What status tells of the house is an alert too, where it has the name of one. A look costs one
 //! visit to the engine's thread, and a record only where something changed.
 
+use super::runs::Runs;
 use super::silence::Periods;
 use crate::api::Attention;
 use crate::clock;
 use crate::kernel::alerts::{Alert, Grade, Rule};
 use crate::kernel::event::Actor;
-use crate::kernel::ids::{Fence, LifeTime, Millis, TaskId};
-use crate::kernel::status::Status;
-use crate::kernel::task::Progress;
+use crate::kernel::ids::{LifeTime, Millis};
 use crate::kernel::text::Text;
 use crate::kernel::{AlertAct, Command, State};
 use crate::server::app::App;
@@ -40,15 +39,12 @@ const BACKLOG_AGE: Millis = Millis::secs(15 * 60);
 /// (workers, the supervisor, the inbox) have to be heard first.
 const SETTLED: Millis = Millis::secs(30);
 
-/// Attempts that are called stalled one by one.
-const STALLED_MAX: usize = 20;
-
 /// What is remembered from look to look.
 #[derive(Debug, Default)]
 struct Memory {
     periods: Periods,
     backlog: VecDeque<u64>,
-    progress: BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
+    runs: Runs,
     /// What was raised while there was no room for more alerts: once is enough.
     crowded_out: BTreeSet<(Rule, Text)>,
 }
@@ -156,7 +152,9 @@ fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
         }
     }
     of_the_backlog(&mut wanted, &mut memory.backlog, state, facts.now.life);
-    of_what_runs(&mut wanted, &mut memory.progress, facts);
+    for (task, what) in memory.runs.stalled(state, facts.engine.rules(), facts.now) {
+        wanted.insert((Rule::TaskStalled, task), (Grade::Warning, what));
+    }
     let key = |alert: &Alert| (alert.rule, alert.subject.clone());
     let started = state.head().started_life;
     let standing = state.alerts().standing().filter(|alert| is_seen_to(alert.rule));
@@ -237,33 +235,4 @@ fn of_the_backlog(wanted: &mut Wanted, looks: &mut VecDeque<u64>, state: &State,
         let what = format!("{due} due tasks wait, the oldest for {waited}, and they become more");
         wanted.insert((Rule::BacklogGrowing, subject), (Grade::Warning, what.into()));
     }
-}
-
-/// Attempts whose handler told of its progress, and tells nothing new.
-fn of_what_runs(
-    wanted: &mut Wanted,
-    known: &mut BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
-    facts: &Facts<'_>,
-) {
-    let (state, rules, now) = (facts.engine.state(), facts.engine.rules(), facts.now.life);
-    let mut seen = BTreeMap::new();
-    for task in state.with_status(Status::Running) {
-        let life = task.life.as_ref();
-        let told = life.and_then(|life| Some((life.lease.as_ref()?, life.progress.as_ref()?)));
-        let Some((lease, progress)) = told else { continue };
-        let key = (task.id, lease.fence);
-        let same = known.remove(&key).filter(|(before, _)| before == progress);
-        let since = same.map_or(now, |(_, since)| since);
-        let still = now.since(since);
-        let patience = rules.of(&task.kind).stall_after;
-        if patience != Millis(0) && patience <= still && wanted.len() < STALLED_MAX {
-            let (id, kind) = (task.id, &task.kind);
-            let done = progress.done;
-            let what = format!("task {id} {kind} makes no progress for {}, at {done}", span(still));
-            let subject = id.to_string().into();
-            wanted.insert((Rule::TaskStalled, subject), (Grade::Warning, what.into()));
-        }
-        seen.insert(key, (progress.clone(), since));
-    }
-    *known = seen;
 }

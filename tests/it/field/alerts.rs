@@ -432,3 +432,33 @@ fn an_acknowledged_alert_stays_calm_over_a_start_and_new_damage_does_not() {
     });
     assert_eq!(health(&house), "CRITICAL");
 }
+
+/// A handler that tells nothing of how far it is, and hangs.
+#[test]
+fn an_attempt_that_runs_much_longer_than_others_is_an_alert_and_is_not_stopped() {
+    let script = "[ -e \"$DIR/hang\" ] && until_there go; exit 0";
+    let lines = "stall_after = \"1s\"";
+    let house = House::new(CALM, &[("often", script, lines), ("rare", script, lines)]);
+    let (_engine, _worker) = start(&house);
+    for _ in 0..20 {
+        let id = house.submit("often", "null");
+        house.until_status(id, Status::Success);
+    }
+    house.touch("hang");
+    let rare = house.submit("rare", "null");
+    house.until_start(rare, 1);
+    let often = house.submit("often", "null");
+    house.until_start(often, 1);
+    let alert = until_standing(&house, "task_stalled");
+    assert_eq!(alert["subject"], often.to_string());
+    let what = alert["what"].as_str().unwrap();
+    assert!(what.contains("and tells of no progress: 95 of 100 of its type take"), "{what}");
+    let status = house.status().unwrap();
+    assert_eq!(status.health, "ATTENTION");
+    assert!(status.attention.iter().any(|point| point.what == what), "{status:#?}");
+    assert_eq!(house.task(often).status, Status::Running);
+    house.touch("go");
+    house.until_status(often, Status::Success);
+    house.until_status(rare, Status::Success);
+    until_over(&house, "task_stalled");
+}
