@@ -10,7 +10,7 @@ use crate::clock;
 use crate::journal::{Recovery, Stats, SyncTimes, TailClass};
 use crate::kernel::alerts::{Alert, Rule};
 use crate::kernel::event::Standing;
-use crate::kernel::ids::{Millis, Seq, Timestamp};
+use crate::kernel::ids::{Millis, Seq, TaskId, Timestamp};
 use crate::kernel::status::Status;
 use crate::kernel::text::Text;
 use crate::kernel::{Image, Queue, State};
@@ -388,9 +388,11 @@ fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention
     })
 }
 
+/// Tasks that became DEAD or FAILED lately, but for those that were made good.
 fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> {
     let latest = state.with_status(status).rev().take(LOOKED_AT_MAX);
-    let late: Vec<_> = latest.filter(|task| now.since(task.updated) < LATE).collect();
+    let late = latest.filter(|task| now.since(task.updated) < LATE);
+    let late: Vec<_> = late.filter(|task| !is_made_good(state, task.id)).collect();
     let named = late.iter().take(NAMED_MAX).map(|task| {
         let error = task.life.as_ref().and_then(|life| life.error.as_deref());
         let first = error.and_then(|error| error.lines().next()).unwrap_or("no error was told");
@@ -410,6 +412,22 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
         points.push(point(false, what, &[format!("midwatch list --status {status}")]));
     }
     points
+}
+
+/// Whether a task that ran it again, or one that ran that one again, ended in SUCCESS.
+fn is_made_good(state: &State, id: TaskId) -> bool {
+    let mut looks = LOOKED_AT_MAX;
+    let mut failed = vec![id];
+    while let Some(id) = failed.pop() {
+        for again in state.again(id).take(looks) {
+            if again.status == Status::Success {
+                return true;
+            }
+            looks = looks.saturating_sub(1);
+            failed.push(again.id);
+        }
+    }
+    false
 }
 
 /// What keeps new tasks out, or will.
@@ -500,7 +518,7 @@ mod tests {
     fn due_tasks_without_a_worker_are_critical_once_a_worker_had_time_to_come() {
         let mut state = State::default();
         let spec = crate::kernel::task::TaskSpec::new("fetch_data", "null");
-        let task = crate::kernel::ids::TaskId(1);
+        let task = TaskId(1);
         let stamp = Stamp {
             seq: Seq(1),
             wall: Timestamp(0),
@@ -525,7 +543,7 @@ mod tests {
     #[test]
     fn due_tasks_of_a_type_that_no_living_worker_has_are_told() {
         use crate::kernel::event::{Registration, WorkerChanged, WorkerJoined};
-        use crate::kernel::ids::{ProcessId, TaskId, WorkerId};
+        use crate::kernel::ids::{ProcessId, WorkerId};
 
         let mut state = State::default();
         let mut seq = 0;

@@ -1,16 +1,17 @@
 //! What is looked at besides what the kernel sees, in virtual time.
 
 use super::runs::Runs;
-use super::watch::{Wanted, take_points};
+use super::watch::{Wanted, is_moot, take_points};
 use crate::api::Attention;
 use crate::kernel::alerts::{Alert, Grade, Rule};
 use crate::kernel::event::{Actor, Registration, Stamp};
 use crate::kernel::ids::{Millis, Moment, ProcessId, Seq, TaskId, Timestamp, WorkerId};
 use crate::kernel::rules::{KindRules, Rules};
+use crate::kernel::schedule::{From, Origin, Plan, ScheduleSpec};
 use crate::kernel::status::Outcome;
 use crate::kernel::task::{Progress, SecretHash, TaskSpec};
 use crate::kernel::{
-    AlertAct, Answer, Command, EndReport, HoldReport, Proof, State, apply, decide,
+    AlertAct, Answer, Command, EndReport, HoldReport, Proof, ScheduleAct, State, apply, decide,
 };
 
 /// A state, the rules for it, and one worker.
@@ -129,6 +130,10 @@ impl World {
     fn alert(&self, rule: Rule, subject: &str) -> Alert {
         self.state.alerts().get(rule, subject).unwrap().clone()
     }
+
+    fn is_moot(&self, alert: &Alert) -> bool {
+        is_moot(alert, &self.state, &self.rules)
+    }
 }
 
 const MINUTE: Millis = Millis::secs(60);
@@ -211,6 +216,48 @@ fn no_more_than_twenty_attempts_are_called_stalled_one_by_one() {
     assert!(w.look(&mut runs).is_empty());
     w.wait(MINUTE.times(10));
     assert_eq!(w.look(&mut runs).len(), 20);
+}
+
+#[test]
+fn failures_of_a_type_that_is_gone_are_over_once_nothing_of_it_lives() {
+    let mut w = World::new();
+    let proof = w.begin();
+    w.end(proof, Outcome::Fatal, MINUTE);
+    let proof = w.begin();
+    let alert = w.alert(Rule::TaskFailed, "job");
+    assert!(alert.stands() && !w.is_moot(&alert));
+    let known = std::mem::take(&mut w.rules.kinds);
+    assert!(!w.is_moot(&alert), "one of it runs");
+    w.end(proof, Outcome::Fatal, MINUTE);
+    assert!(w.is_moot(&alert));
+    w.rules.kinds = known;
+    assert!(!w.is_moot(&alert), "it is back");
+}
+
+#[test]
+fn failures_of_a_schedule_without_a_type_or_without_itself_are_over_once_nothing_of_it_lives() {
+    let mut w = World::new();
+    let schedule = |act| Command::ActOnSchedule { name: "nightly".into(), act };
+    let spec = Box::new(ScheduleSpec::new("job", Plan::Every(MINUTE.times(60), From::Start)));
+    let origin = Origin::Runtime;
+    w.tell(&schedule(ScheduleAct::Set { spec, origin, replace: false }));
+    let trigger = schedule(ScheduleAct::Trigger { by: Actor::Daemon });
+    w.tell(&trigger);
+    let proof = w.lease();
+    w.end(proof, Outcome::Fatal, MINUTE);
+    let alert = w.alert(Rule::ScheduleFailed, "nightly");
+    assert!(alert.stands() && !w.is_moot(&alert));
+    let known = std::mem::take(&mut w.rules.kinds);
+    assert!(w.is_moot(&alert));
+    w.rules.kinds = known;
+    // Removed while a task of it runs, which fails: no other can follow.
+    w.tell(&trigger);
+    let proof = w.lease();
+    w.tell(&schedule(ScheduleAct::Remove { origin }));
+    assert!(!w.alert(Rule::ScheduleFailed, "nightly").stands());
+    w.end(proof, Outcome::Fatal, MINUTE);
+    let alert = w.alert(Rule::ScheduleFailed, "nightly");
+    assert!(alert.stands() && w.is_moot(&alert));
 }
 
 #[test]

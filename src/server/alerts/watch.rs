@@ -10,6 +10,7 @@ use crate::clock;
 use crate::kernel::alerts::{Alert, Grade, Rule};
 use crate::kernel::event::Actor;
 use crate::kernel::ids::{LifeTime, Millis};
+use crate::kernel::rules::Rules;
 use crate::kernel::text::Text;
 use crate::kernel::{AlertAct, Command, State};
 use crate::server::app::App;
@@ -58,7 +59,7 @@ struct Visit {
     wanted: Wanted,
     /// Alerts that stand, of the rules that are seen to here.
     standing: BTreeMap<(Rule, Text), Standing>,
-    /// Those that are over by themselves.
+    /// Those of other rules that are over, for they fade or nothing can end them any more.
     over: Vec<(Rule, Text)>,
     /// Whether there is no room for more alerts.
     is_full: bool,
@@ -161,7 +162,8 @@ fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
     let standing = standing.map(|alert| {
         (key(alert), Standing { grade: alert.grade, is_old: alert.came_at < started })
     });
-    let is_over = |alert: &&Alert| has_faded(alert, facts.now.life);
+    let rules = facts.engine.rules();
+    let is_over = |alert: &&Alert| has_faded(alert, facts.now.life) || is_moot(alert, state, rules);
     Visit {
         wanted,
         standing: standing.collect(),
@@ -174,6 +176,21 @@ fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
 /// Whether it only happened, and that long ago.
 fn has_faded(alert: &Alert, now: LifeTime) -> bool {
     alert.rule.fades().is_some_and(|after| alert.said.after(after) <= now)
+}
+
+/// Whether it is about failures that no success can follow: the type has gone from the config, or
+/// the schedule is removed, and nothing of it is alive that may still end.
+pub(super) fn is_moot(alert: &Alert, state: &State, rules: &Rules) -> bool {
+    let subject = &alert.subject;
+    let is_gone = |kind: &Text| !rules.kinds.contains_key(kind);
+    match alert.rule {
+        Rule::TaskFailed => is_gone(subject) && state.tally(subject).live() == 0,
+        Rule::ScheduleFailed => {
+            let kind = state.schedule(subject).map(|schedule| &schedule.spec.kind);
+            kind.is_none_or(is_gone) && state.live_count(subject) == 0
+        }
+        _ => false,
+    }
 }
 
 /// Whether an alert of that rule is raised and cleared here.

@@ -462,3 +462,25 @@ fn an_attempt_that_runs_much_longer_than_others_is_an_alert_and_is_not_stopped()
     house.until_status(rare, Status::Success);
     until_over(&house, "task_stalled");
 }
+
+/// Nobody can end such an alert by a success, and nobody has to.
+#[test]
+fn failures_of_a_type_that_left_the_config_are_over() {
+    let house = House::new(CALM, &[("stays", FAILS, ONCE), ("goes", FAILS, ONCE)]);
+    let (_engine, _worker) = start(&house);
+    for kind in ["stays", "goes"] {
+        let id = house.submit(kind, "null");
+        house.until_status(id, Status::Failed);
+    }
+    let of = |house: &House, kind: &str| {
+        let all = alerts(house).into_iter();
+        { all }.any(|alert| alert["subject"] == kind && alert["over"].is_null())
+    };
+    assert!(of(&house, "stays") && of(&house, "goes"));
+    let text = config(&house);
+    let (rest, gone) = text.split_once("[handlers.goes]").unwrap();
+    put(&house.path("midwatch.toml"), rest);
+    house.until("it is over", |house| (!of(house, "goes")).then_some(()));
+    assert!(of(&house, "stays"));
+    put(&house.path("midwatch.toml"), &format!("{rest}[handlers.goes]{gone}"));
+}

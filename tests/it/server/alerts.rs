@@ -1,6 +1,6 @@
 //! `/v1/alerts`, and alerts of the house.
 
-use super::fixture::{Server, eventually};
+use super::fixture::{Server, Worker, eventually, with_proof};
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -165,4 +165,38 @@ fn what_somebody_acknowledged_is_calm_in_status_and_critical_again_when_it_comes
     let critical: Vec<_> = points.iter().filter(|point| point["critical"] == true).collect();
     assert_eq!(critical.len(), 1, "{points:?}");
     assert_eq!(critical[0]["alert"], "journal_damaged journal");
+}
+
+#[test]
+fn a_failed_task_is_named_until_a_run_of_it_again_ends_well_however_often_that_fails() {
+    let server = Server::start();
+    let worker = Worker::register(&server, 1);
+    let run = |outcome: &str| {
+        let lease = worker.lease(1, 5_000).remove(0);
+        let end = with_proof(&lease, &json!({ "outcome": outcome, "started": true }));
+        let answer = worker.call("finish", &json!({ "ends": [end], "slots": 0 }));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    };
+    let again = |id: u64| {
+        let answer = server.post(&format!("/v1/tasks/{id}/retry"), &json!({}));
+        assert!(answer.status < 300, "{}", answer.text());
+        answer.json()["id"].as_u64().unwrap()
+    };
+    let told = || {
+        let points = status(&server).1.into_iter();
+        points.map(|point| point["what"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let first = server.submit(&json!({ "type": "fetch_data" }));
+    run("fatal");
+    let other = server.submit(&json!({ "type": "fetch_data" }));
+    run("fatal");
+    assert_eq!(told().len(), 2, "{:?}", told());
+    let second = again(first);
+    run("fatal");
+    assert_eq!(told().iter().filter(|what| what.starts_with("task ")).count(), 3);
+    again(second);
+    run("success");
+    let told = told();
+    let [what] = told.as_slice() else { panic!("{told:?}") };
+    assert!(what.starts_with(&format!("task {other} fetch_data is FAILED")), "{what}");
 }
