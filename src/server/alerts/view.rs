@@ -179,6 +179,15 @@ pub(super) fn test_notice(channel: &str, host: &str) -> NoticeView {
     }
 }
 
+/// The hourly report as a message.
+pub(super) fn report(channel: &str, host: &str, lines: &[String]) -> NoticeView {
+    NoticeView {
+        title: "the hourly report".to_owned(),
+        report: lines.to_vec(),
+        ..bare(channel, Grade::Info, crate::clock::read().wall, host)
+    }
+}
+
 /// The message of a store that hangs, which can say nothing itself.
 pub(super) fn stalled(channel: &str, host: &str) -> NoticeView {
     let wall = crate::clock::read().wall;
@@ -225,5 +234,6 @@ fn bare(channel: &str, grade: Grade, at: Timestamp, host: &str) -> NoticeView {
         test: false,
         alerts: Vec::new(),
         more: 0,
+        report: Vec::new(),
     }
 }

@@ -484,3 +484,76 @@ fn failures_of_a_type_that_left_the_config_are_over() {
     assert!(of(&house, "stays"));
     put(&house.path("midwatch.toml"), &format!("{rest}[handlers.goes]{gone}"));
 }
+
+/// A store whose life clock stands shortly before a full hour, with something to report of it.
+fn shortly_before_an_hour(house: &House, before: u64) {
+    use midwatch::engine::{Engine, Input, Start, Ticket};
+    use midwatch::journal::{Host, Options, RealDisk};
+    use midwatch::kernel::event::Actor;
+    use midwatch::kernel::ids::{LifeTime, Moment, Timestamp};
+    use midwatch::kernel::rules::Rules;
+    use midwatch::kernel::task::TaskSpec;
+
+    let dir = house.path("data");
+    std::fs::create_dir(&dir).unwrap();
+    let owner = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&dir, owner).unwrap();
+    let disk = RealDisk::open(&dir).unwrap();
+    let machine = Host { machine_id: [1; 16], boot_id: [2; 16], random: 7 };
+    let (mut engine, _) =
+        Engine::open(disk, Options::default(), machine, Rules::default()).unwrap();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let wall = Timestamp(u64::try_from(since.as_millis()).unwrap());
+    let now = Moment { wall, life: LifeTime(3_600_000 - before), ..Moment::default() };
+    let begin = Start { version: "1".into(), boot_id: "another".into(), ..Start::default() };
+    engine.start(begin, now).unwrap();
+    let commands = (0..3).map(|_| midwatch::kernel::Command::Submit(TaskSpec::new("job", "null")));
+    let (from, by, commands) = (Ticket(1), Actor::Daemon, commands.collect());
+    engine.step(vec![Input::Ask { from, by, commands }], now).unwrap();
+    engine.close().unwrap();
+}
+
+/// The hourly report goes to those that want it, delays no alert, and is not piled up.
+// spec: ALT-013
+#[test]
+fn a_channel_that_wants_it_gets_the_hourly_report_and_no_alert_waits_for_that() {
+    let [slow, plain] = [Answers::Late, Answers::Well("")].map(Hook::start);
+    let mut told = String::new();
+    for (name, hook, style, report) in
+        [("slow", &slow, "json", true), ("plain", &plain, "slack", false)]
+    {
+        told += &format!(
+            "[alerts.{name}]\nwebhook = \"{}\"\nstyle = \"{style}\"\nreport = {report}\n\
+             group_wait = \"0s\"\ngroup_interval = \"0s\"\n",
+            hook.url(name)
+        );
+    }
+    told += "[alerts.program]\ncommand = [\"/bin/sh\", \"-c\", \"cat >>HOME/told; echo >>HOME/told\"]\n\
+             report = true\nmin_level = \"critical\"\n";
+    let house = House::with(&told, CALM, &[("job", "exit 0", ""), ("bad", FAILS, ONCE)]);
+    let home = house.path("").display().to_string();
+    let text = config(&house).replace("HOME/", &home);
+    put(&house.path("midwatch.toml"), &text);
+    shortly_before_an_hour(&house, 20_000);
+    let _engine = house.spawn("engine", no_proxy(&house, &["engine", "--adopt"]));
+    house.until_served();
+    let _worker = house.worker("w1", 1);
+    let report = "the last hour of job: 3 created";
+    let said = house.until_file("told");
+    let notice: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(notice["title"], "the hourly report");
+    assert_eq!((&notice["level"], &notice["alerts"]), (&"info".into(), &serde_json::json!([])));
+    assert!(notice["report"][0].as_str().unwrap().starts_with(report), "{notice}");
+    // One channel has been asked to take it, and says nothing. An alert goes its own way.
+    house.until("it is on its way", |_| (0 < slow.count()).then_some(()));
+    slow.now(Answers::Well(""));
+    let id = house.submit("bad", "null");
+    house.until_status(id, Status::Failed);
+    house.until("both arrive", |_| (2 <= slow.took().len()).then_some(()));
+    let took = slow.took();
+    assert!(took[0].contains("\"task_failed\"") && !took[0].contains(report), "{took:?}");
+    assert!(took[1].contains(report), "{took:?}");
+    assert_eq!(slow.took().len(), 2, "once");
+    house.until("the other channel is told", |_| (0 < plain.count()).then_some(()));
+    assert!(!plain.took().concat().contains(report));
+}
