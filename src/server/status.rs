@@ -118,13 +118,14 @@ struct Look {
 
 /// Figures of workers and waiting tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Figures {
-    oldest_waiting: Option<Millis>,
-    alive: u32,
-    suspect: u32,
-    offline: u32,
-    slots: u32,
-    busy: u32,
+pub(super) struct Figures {
+    pub(super) oldest_waiting: Option<Millis>,
+    pub(super) alive: u32,
+    pub(super) suspect: u32,
+    pub(super) offline: u32,
+    /// Slots of those that are not offline, and how many of these are taken.
+    pub(super) slots: u32,
+    pub(super) busy: u32,
 }
 
 /// `GET /v1/status`.
@@ -219,7 +220,7 @@ pub(super) fn of_the_host(app: &App) -> Vec<Attention> {
 pub(super) fn of_the_engine(facts: &Facts<'_>, uptime: Millis) -> Vec<Attention> {
     let state = facts.engine.state();
     let bytes = (state.bytes(), facts.engine.rules().max_state);
-    let mut points = of_the_tasks(state, figures(state, facts), facts.now.wall, uptime);
+    let mut points = of_the_tasks(state, figures(facts), facts.now.wall, uptime);
     points.extend(of_the_bounds(bytes, facts.engine.archive_trouble()));
     points
 }
@@ -236,7 +237,7 @@ pub(super) fn free_space(path: &Path) -> Option<u64> {
 
 fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let state = facts.engine.state();
-    let figures = figures(state, facts);
+    let figures = figures(facts);
     let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
     let state_bytes = (state.bytes(), facts.engine.rules().max_state);
     let mut attention = of_the_engine(facts, uptime);
@@ -278,7 +279,8 @@ fn of_the_clock(facts: &Facts<'_>) -> Option<Attention> {
     facts.now.doubtful.then(|| point(false, what, &commands))
 }
 
-fn figures(state: &State, facts: &Facts<'_>) -> Figures {
+pub(super) fn figures(facts: &Facts<'_>) -> Figures {
+    let state = facts.engine.state();
     let mut figures = Figures {
         oldest_waiting: state.index().oldest_due().map(|due| facts.now.life.since(due)),
         ..Figures::default()

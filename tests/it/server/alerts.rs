@@ -1,6 +1,7 @@
 //! `/v1/alerts`, and alerts of the house.
 
 use super::fixture::{Server, Worker, eventually, with_proof};
+use midwatch::kernel::ids::Millis;
 use serde_json::{Value, json};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -199,4 +200,31 @@ fn a_failed_task_is_named_until_a_run_of_it_again_ends_well_however_often_that_f
     let told = told();
     let [what] = told.as_slice() else { panic!("{told:?}") };
     assert!(what.starts_with(&format!("task {other} fetch_data is FAILED")), "{what}");
+}
+
+#[test]
+fn the_slots_of_a_worker_that_is_offline_are_counted_nowhere() {
+    let server = Server::start_in(tempfile::tempdir().unwrap(), |config| {
+        config.worker.heartbeat = Millis(100);
+        config.worker.suspect_after = Millis(200);
+        config.worker.offline_after = Millis(400);
+    })
+    .unwrap();
+    server.submit(&json!({ "type": "fetch_data" }));
+    let worker = Worker::register(&server, 3);
+    worker.lease(1, 5_000);
+    let status = eventually("it is offline", || {
+        let status = server.get("/v1/status").json();
+        (status["workers_offline"] == 1).then_some(status)
+    });
+    let metrics = server.get("/metrics").text();
+    for name in ["slots", "slots_busy"] {
+        assert_eq!(status[name], 0, "{status}");
+        let line = format!("midwatch_{name} 0");
+        assert!(metrics.lines().any(|it| it.starts_with(&line)), "{line}: {metrics}");
+    }
+    // It is said once: by the point, which names the alert and offers what calms it.
+    let lost = &status["attention"].as_array().unwrap()[..];
+    let point = lost.iter().find(|point| point["alert"] == "worker_lost w1").unwrap();
+    assert!(point["commands"].to_string().contains("midwatch alerts ack "), "{point}");
 }
