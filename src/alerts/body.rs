@@ -61,9 +61,10 @@ fn clipped(text: &str, bytes_max: usize) -> String {
     format!("{kept}{MARK}")
 }
 
-/// A message as people read it: a line that says what it is about, then a paragraph for each alert.
+/// A message as people read it: a line that says what it is about, then a paragraph for each alert,
+/// or the lines of the report.
 pub fn text(notice: &NoticeView) -> String {
-    let NoticeView { level, title, host, test, alerts, more, .. } = notice;
+    let NoticeView { level, title, host, test, alerts, more, report, .. } = notice;
     let test = if *test { " test" } else { "" };
     let mut text = format!("[{level}{test}] midwatch on {host}: {title}\n");
     for item in alerts {
@@ -72,6 +73,9 @@ pub fn text(notice: &NoticeView) -> String {
     }
     if 0 < *more {
         text += &format!("\nand {more} more: midwatch alerts\n");
+    }
+    if !report.is_empty() {
+        text += &format!("\n{}\n", report.join("\n"));
     }
     text
 }

@@ -139,6 +139,9 @@ pub struct NoticeView {
     pub alerts: Vec<NoticeItem>,
     /// How many more there are, which `midwatch alerts` lists.
     pub more: usize,
+    /// Where it is the hourly report: a line for each type of which something was counted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub report: Vec<String>,
 }
 
 /// What a message says of one alert.

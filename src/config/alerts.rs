@@ -146,6 +146,8 @@ pub struct AlertChannel {
     pub channel: Channel,
     /// How.
     pub way: Way,
+    /// Whether it gets the hourly report too.
+    pub report: bool,
 }
 
 /// `[ping]`: the dead-man's switch.
@@ -177,9 +179,11 @@ pub(super) fn read_alerts<'t>(
         let Some(table) = reader.table(&all, name, keys::ALERT) else { continue };
         let mut channel = Channel::new(name);
         read_channel(reader, &table, &mut channel);
+        let mut report = false;
+        reader.set(&table, "report", &mut report, boolean);
         let ways = ["webhook", "webhook_file", "command"];
         if let Some(way) = read_way(reader, &table, offset, ways) {
-            channels.insert(name.to_owned(), AlertChannel { channel, way });
+            channels.insert(name.to_owned(), AlertChannel { channel, way, report });
         }
     }
     channels

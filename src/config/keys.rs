@@ -178,6 +178,7 @@ pub(super) const ALERT: &[Key] = &[
     now("repeat"),
     now("max_per_hour"),
     now("send_resolved"),
+    now("report"),
 ];
 
 pub(super) const PING: &[Key] =

@@ -210,6 +210,7 @@ impl Values<'_> {
             ("repeat", duration(*repeat)),
             ("max_per_hour", number(*max_per_hour)),
             ("send_resolved", Value::Boolean(*send_resolved)),
+            ("report", Value::Boolean(channel.report)),
         ];
         for (key, value) in values {
             self.put(&format!("{path}.{key}"), value);

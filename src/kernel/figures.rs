@@ -172,6 +172,20 @@ pub struct TypeFigures {
     pub failures: u32,
 }
 
+impl TypeFigures {
+    /// How long its runs of the span before `now` took.
+    pub fn runs(&self, now: LifeTime, span: Millis) -> Histogram {
+        let first = window::number(LifeTime(now.0.saturating_sub(span.0)), QUARTER);
+        self.since_quarter(first).run
+    }
+
+    fn since_quarter(&self, first: u64) -> Tale {
+        let mut tale = Tale::default();
+        window::from(&self.quarters, first).for_each(|quarter| tale.add(quarter));
+        tale
+    }
+}
+
 /// Whether schedules fire when they should.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
@@ -296,12 +310,8 @@ impl Figures {
     /// What each type did within the span before `now`, and where the span begins in fact.
     pub fn by_type(&self, now: LifeTime, span: Millis) -> (LifeTime, BTreeMap<&str, Tale>) {
         let first = window::number(LifeTime(now.0.saturating_sub(span.0)), QUARTER);
-        let tale = |figures: &TypeFigures| {
-            let mut tale = Tale::default();
-            window::from(&figures.quarters, first).for_each(|quarter| tale.add(quarter));
-            tale
-        };
-        let types = self.types.iter().map(|(kind, figures)| (&**kind, tale(figures)));
+        let types =
+            self.types.iter().map(|(kind, figures)| (&**kind, figures.since_quarter(first)));
         (LifeTime(first.saturating_mul(QUARTER.0)), types.collect())
     }
 

@@ -43,6 +43,12 @@ impl Tally {
         self.count(Status::Running).saturating_add(self.count(Status::Lost))
     }
 
+    /// How many have not ended.
+    pub fn live(&self) -> usize {
+        let live = Status::ALL.iter().filter(|status| !status.is_terminal());
+        live.map(|status| self.count(*status)).sum()
+    }
+
     /// Whether there is no task.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|count| *count == 0)
@@ -86,6 +92,8 @@ pub struct Index {
     pub waits_for: BTreeMap<TaskId, BTreeSet<TaskId>>,
     /// Those for which tasks wait although they have ended, or are not there: to be decided.
     pub settled: BTreeSet<TaskId>,
+    /// The tasks that run a task again, by the one that they run again.
+    pub again: BTreeMap<TaskId, BTreeSet<TaskId>>,
     /// Schedules by their next planned time, where the wall clock says it.
     pub calendar: BTreeSet<(Timestamp, Text)>,
     /// The same where it is counted in elapsed time.
@@ -110,6 +118,9 @@ impl Index {
         self.add_to_tally(&task.kind, task.status);
         if let Some(key) = task.key() {
             self.keys.insert(key.clone(), task.id);
+        }
+        if let Some(old) = task.retry_of() {
+            self.again.entry(old).or_default().insert(task.id);
         }
         self.bytes = self.bytes.saturating_add(task.bytes());
         if let Some(ended) = task.ended() {
@@ -222,6 +233,12 @@ impl Index {
     /// Takes the entries of `task` out. Its key stays: it names the task for as long as the task
     /// is kept.
     pub(super) fn remove(&mut self, task: &Task) {
+        if let Some(old) = task.retry_of() {
+            let again = self.again.get_mut(&old);
+            if again.is_some_and(|again| again.remove(&task.id) && again.is_empty()) {
+                self.again.remove(&old);
+            }
+        }
         self.bytes = self.bytes.saturating_sub(task.bytes());
         if let Some(ended) = task.ended() {
             self.ended_like(task).remove(&(ended, task.id));

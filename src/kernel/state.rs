@@ -201,6 +201,12 @@ impl State {
         ids.filter_map(|id| self.tasks.get(*id))
     }
 
+    /// The tasks that run that one again, oldest first.
+    pub fn again(&self, id: TaskId) -> impl Iterator<Item = &Task> {
+        let ids = self.index.again.get(&id).into_iter().flatten();
+        ids.filter_map(|id| self.tasks.get(*id))
+    }
+
     /// How many tasks of a schedule have not ended.
     pub fn live_count(&self, schedule: &str) -> usize {
         self.index.live.get(schedule).map_or(0, BTreeSet::len)
@@ -484,6 +490,7 @@ impl State {
         same("ended_keyed", self.index.ended_keyed == fresh.ended_keyed)?;
         same("bytes", self.index.bytes == fresh.bytes)?;
         same("live", self.index.live == fresh.live)?;
+        same("again", self.index.again == fresh.again)?;
         same("waits_for", self.index.waits_for == fresh.waits_for)?;
         same("settled", self.index.settled == fresh.settled)?;
         same("calendar", self.index.calendar == fresh.calendar)?;

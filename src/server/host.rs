@@ -145,14 +145,21 @@ impl Host {
             self.publish(outputs, now);
             self.tell_of_the_archive();
             self.own_health.look(self.engine.state());
-            for line in self.state.reporter.due(self.engine.state().figures(), now.life) {
-                tracing::info!("{line}");
-            }
+            self.report(now.life);
             self.tell_the_channels();
             self.read(now);
             self.outbox.deliver(&mut self.state.deliveries);
         }
         self.engine.close()
+    }
+
+    /// Tells what the last hour was like, in the log and to the channels that want to know.
+    fn report(&mut self, now: LifeTime) {
+        let lines = self.state.reporter.due(self.engine.state().figures(), now);
+        for line in &lines {
+            tracing::info!("{line}");
+        }
+        self.helpers.post.report(&lines);
     }
 
     /// Waits for the first message, or until the engine must be called; then takes what else is

@@ -1,6 +1,7 @@
 //! What the server knows of its house besides the engine: how the last reading of the config went,
 //! and which of the supervisor's other children keep ending. Only `status` asks for it.
 
+use super::status::{alert, point};
 use crate::api::Attention;
 use crate::config::Running;
 use crate::kernel::alerts::Rule;
@@ -79,16 +80,7 @@ impl House {
 
     /// What of it needs a person.
     pub(crate) fn points(&self) -> Vec<Attention> {
-        let point = |critical, what, command: &str| Attention {
-            critical,
-            what,
-            commands: vec![command.to_owned()],
-            alert: None,
-        };
-        let alert = |rule, subject: &str, point: Attention| {
-            let alert = Some(super::alerts::key(rule, subject));
-            Attention { alert, ..point }
-        };
+        let point = |critical, what, command: &str| point(critical, what, &[command.to_owned()]);
         // Only a supervisor tells of parked children, and the engine does not outlive it.
         let try_again = format!("kill -HUP {}", std::os::unix::process::parent_id());
         self.news(|news| {

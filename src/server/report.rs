@@ -1,4 +1,5 @@
-//! The hourly report: a line in the log for each type of which something was counted.
+//! The hourly report: a line for each type of which something was counted, in the log and for the
+//! channels of alerts that want it.
 
 use super::stats::spread;
 use crate::api::Spread;

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::journal::{Recovery, Stats, SyncTimes, TailClass};
 use crate::kernel::alerts::{Alert, Rule};
 use crate::kernel::event::Standing;
-use crate::kernel::ids::{Millis, Seq, Timestamp};
+use crate::kernel::ids::{Millis, Seq, TaskId, Timestamp};
 use crate::kernel::status::Status;
 use crate::kernel::text::Text;
 use crate::kernel::{Image, Queue, State};
@@ -118,13 +118,14 @@ struct Look {
 
 /// Figures of workers and waiting tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Figures {
-    oldest_waiting: Option<Millis>,
-    alive: u32,
-    suspect: u32,
-    offline: u32,
-    slots: u32,
-    busy: u32,
+pub(super) struct Figures {
+    pub(super) oldest_waiting: Option<Millis>,
+    pub(super) alive: u32,
+    pub(super) suspect: u32,
+    pub(super) offline: u32,
+    /// Slots of those that are not offline, and how many of these are taken.
+    pub(super) slots: u32,
+    pub(super) busy: u32,
 }
 
 /// `GET /v1/status`.
@@ -156,8 +157,7 @@ pub(crate) async fn view(app: &App, with_image: bool) -> Result<StatusView, Fail
     let about = &app.about;
     attention.extend(of_the_host(app));
     attention.extend(of_the_ping(app));
-    attention.extend(app.own_health.points());
-    attention.extend(alerts::points(&standing));
+    alerts::join(&mut attention, &standing);
     let health = grade(&mut attention);
     let view = StatusView {
         version: about.version.clone(),
@@ -206,11 +206,13 @@ pub(super) fn grade(attention: &mut [Attention]) -> String {
     word.to_owned()
 }
 
-/// What of the host, the config and the supervisor's children needs a person.
+/// What of the host, the config, midwatch's own processes and the supervisor's children needs a
+/// person.
 pub(super) fn of_the_host(app: &App) -> Vec<Attention> {
     let mut points = of_the_house(&app.about, free_space(&app.data_dir));
     points.extend(quarantine(&app.data_dir));
     points.extend(app.house.points());
+    points.extend(app.own_health.points());
     points
 }
 
@@ -218,7 +220,7 @@ pub(super) fn of_the_host(app: &App) -> Vec<Attention> {
 pub(super) fn of_the_engine(facts: &Facts<'_>, uptime: Millis) -> Vec<Attention> {
     let state = facts.engine.state();
     let bytes = (state.bytes(), facts.engine.rules().max_state);
-    let mut points = of_the_tasks(state, figures(state, facts), facts.now.wall, uptime);
+    let mut points = of_the_tasks(state, figures(facts), facts.now.wall, uptime);
     points.extend(of_the_bounds(bytes, facts.engine.archive_trouble()));
     points
 }
@@ -235,7 +237,7 @@ pub(super) fn free_space(path: &Path) -> Option<u64> {
 
 fn look(facts: &Facts<'_>, with_image: bool, uptime: Millis) -> Look {
     let state = facts.engine.state();
-    let figures = figures(state, facts);
+    let figures = figures(facts);
     let count = |status: &Status| (status.word().to_owned(), state.index().count(*status) as u64);
     let state_bytes = (state.bytes(), facts.engine.rules().max_state);
     let mut attention = of_the_engine(facts, uptime);
@@ -277,7 +279,8 @@ fn of_the_clock(facts: &Facts<'_>) -> Option<Attention> {
     facts.now.doubtful.then(|| point(false, what, &commands))
 }
 
-fn figures(state: &State, facts: &Facts<'_>) -> Figures {
+pub(super) fn figures(facts: &Facts<'_>) -> Figures {
+    let state = facts.engine.state();
     let mut figures = Figures {
         oldest_waiting: state.index().oldest_due().map(|due| facts.now.life.since(due)),
         ..Figures::default()
@@ -315,7 +318,7 @@ pub(super) fn point(critical: bool, what: String, commands: &[String]) -> Attent
 }
 
 /// A point that is an alert too.
-fn alert(rule: Rule, subject: &str, point: Attention) -> Attention {
+pub(super) fn alert(rule: Rule, subject: &str, point: Attention) -> Attention {
     Attention { alert: Some(alerts::key(rule, subject)), ..point }
 }
 
@@ -336,7 +339,9 @@ fn of_the_tasks(state: &State, figures: Figures, now: Timestamp, uptime: Millis)
     for worker in state.workers().filter(|worker| worker.standing != Standing::Alive) {
         let (name, standing) = (&worker.registration.name, worker.standing.word());
         let what = format!("worker {} ({name}) is {standing}", worker.id);
-        points.push(point(false, what, &["midwatch workers".to_owned()]));
+        let point = point(false, what, &["midwatch workers".to_owned()]);
+        let is_lost = worker.standing == Standing::Offline;
+        points.push(if is_lost { alert(Rule::WorkerLost, name, point) } else { point });
     }
     points.extend(paused_types(state, now));
     for status in [Status::Dead, Status::Failed] {
@@ -385,9 +390,11 @@ fn paused_types(state: &State, now: Timestamp) -> impl Iterator<Item = Attention
     })
 }
 
+/// Tasks that became DEAD or FAILED lately, but for those that were made good.
 fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> {
     let latest = state.with_status(status).rev().take(LOOKED_AT_MAX);
-    let late: Vec<_> = latest.filter(|task| now.since(task.updated) < LATE).collect();
+    let late = latest.filter(|task| now.since(task.updated) < LATE);
+    let late: Vec<_> = late.filter(|task| !is_made_good(state, task.id)).collect();
     let named = late.iter().take(NAMED_MAX).map(|task| {
         let error = task.life.as_ref().and_then(|life| life.error.as_deref());
         let first = error.and_then(|error| error.lines().next()).unwrap_or("no error was told");
@@ -407,6 +414,22 @@ fn ended_badly(state: &State, status: Status, now: Timestamp) -> Vec<Attention> 
         points.push(point(false, what, &[format!("midwatch list --status {status}")]));
     }
     points
+}
+
+/// Whether a task that ran it again, or one that ran that one again, ended in SUCCESS.
+fn is_made_good(state: &State, id: TaskId) -> bool {
+    let mut looks = LOOKED_AT_MAX;
+    let mut failed = vec![id];
+    while let Some(id) = failed.pop() {
+        for again in state.again(id).take(looks) {
+            if again.status == Status::Success {
+                return true;
+            }
+            looks = looks.saturating_sub(1);
+            failed.push(again.id);
+        }
+    }
+    false
 }
 
 /// What keeps new tasks out, or will.
@@ -497,7 +520,7 @@ mod tests {
     fn due_tasks_without_a_worker_are_critical_once_a_worker_had_time_to_come() {
         let mut state = State::default();
         let spec = crate::kernel::task::TaskSpec::new("fetch_data", "null");
-        let task = crate::kernel::ids::TaskId(1);
+        let task = TaskId(1);
         let stamp = Stamp {
             seq: Seq(1),
             wall: Timestamp(0),
@@ -522,7 +545,7 @@ mod tests {
     #[test]
     fn due_tasks_of_a_type_that_no_living_worker_has_are_told() {
         use crate::kernel::event::{Registration, WorkerChanged, WorkerJoined};
-        use crate::kernel::ids::{ProcessId, TaskId, WorkerId};
+        use crate::kernel::ids::{ProcessId, WorkerId};
 
         let mut state = State::default();
         let mut seq = 0;

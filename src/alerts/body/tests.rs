@@ -48,6 +48,7 @@ fn notice(alerts: Vec<NoticeItem>) -> NoticeView {
         test: false,
         alerts,
         more: 0,
+        report: Vec::new(),
     }
 }
 
@@ -182,4 +183,20 @@ fn a_message_names_some_counts_the_rest_and_is_cut_where_the_service_wants_it() 
     assert!(cut.len() <= WECOM_BYTES_MAX && cut.ends_with('…'), "{cut}");
     let over = super::text(&notice(vec![item(7, "over")]));
     assert!(!over.contains("what to do"), "what is over asks for nothing: {over}");
+}
+
+#[test]
+fn a_report_is_its_lines_in_every_form() {
+    let lines = ["the last hour of fetch_data: 2 created", "the last hour of render: 1 DEAD"];
+    let report = lines.map(str::to_owned).to_vec();
+    let title = "the hourly report".to_owned();
+    let report = NoticeView { level: "info".to_owned(), title, report, ..notice(Vec::new()) };
+    let told = format!("[info] midwatch on relay-7: the hourly report\n\n{}\n", lines.join("\n"));
+    assert_eq!(text(&report), told);
+    for style in [Style::Slack, Style::Dingtalk, Style::Wecom, Style::Feishu] {
+        let body = body(style, &report, None).to_string();
+        assert!(lines.iter().all(|line| body.contains(line)), "{body}");
+    }
+    assert_eq!(body(Style::Json, &report, None)["report"], json!(lines));
+    assert!(body(Style::Json, &notice(Vec::new()), None).get("report").is_none());
 }

@@ -18,6 +18,7 @@ group_interval = '2m'
 repeat = '0s'
 max_per_hour = 5
 send_resolved = false
+report = true
 [alerts.pager]
 command = ['/usr/local/bin/page']
 min_level = 'critical'
@@ -49,7 +50,7 @@ fn every_key_arrives_and_an_address_is_shown_as_its_host() {
     let of = |line: &&str| line.starts_with("alerts.") || line.starts_with("ping.");
     let lines: Vec<_> = text.lines().filter(of).collect();
     expect![[r#"
-        alerts.file.webhook_file = "/srv/hook"  # DIR/midwatch.toml:17
+        alerts.file.webhook_file = "/srv/hook"  # DIR/midwatch.toml:18
         alerts.file.style = "json"  # default
         alerts.file.secret_file =   # default
         alerts.file.ca_file =   # default
@@ -59,6 +60,7 @@ fn every_key_arrives_and_an_address_is_shown_as_its_host() {
         alerts.file.repeat = "4h"  # default
         alerts.file.max_per_hour = 20  # default
         alerts.file.send_resolved = true  # default
+        alerts.file.report = false  # default
         alerts.ops.webhook = "https://hooks.example.org/…"  # DIR/midwatch.toml:3
         alerts.ops.style = "dingtalk"  # DIR/midwatch.toml:4
         alerts.ops.secret_file = "/srv/secret"  # DIR/midwatch.toml:5
@@ -69,16 +71,18 @@ fn every_key_arrives_and_an_address_is_shown_as_its_host() {
         alerts.ops.repeat = "0s"  # DIR/midwatch.toml:10
         alerts.ops.max_per_hour = 5  # DIR/midwatch.toml:11
         alerts.ops.send_resolved = false  # DIR/midwatch.toml:12
-        alerts.pager.command = ["/usr/local/bin/page"]  # DIR/midwatch.toml:14
-        alerts.pager.min_level = "critical"  # DIR/midwatch.toml:15
+        alerts.ops.report = true  # DIR/midwatch.toml:13
+        alerts.pager.command = ["/usr/local/bin/page"]  # DIR/midwatch.toml:15
+        alerts.pager.min_level = "critical"  # DIR/midwatch.toml:16
         alerts.pager.group_wait = "10s"  # default
         alerts.pager.group_interval = "5m"  # default
         alerts.pager.repeat = "4h"  # default
         alerts.pager.max_per_hour = 20  # default
         alerts.pager.send_resolved = true  # default
-        ping.url = "https://ping.example.org/…"  # DIR/midwatch.toml:19
+        alerts.pager.report = false  # default
+        ping.url = "https://ping.example.org/…"  # DIR/midwatch.toml:20
         ping.ca_file =   # default
-        ping.every = "1m"  # DIR/midwatch.toml:20
+        ping.every = "1m"  # DIR/midwatch.toml:21
     "#]]
     .assert_eq(&(lines.join("\n") + "\n"));
 }

@@ -29,7 +29,8 @@ words! {
         2 ScheduleSilent "schedule_silent",
         /// A worker was silent for too long, or died; the subject is its name.
         3 WorkerLost "worker_lost",
-        /// An attempt makes no progress; the subject is its task.
+        /// An attempt makes no progress, or tells of none and runs much longer than others of its
+        /// type; the subject is its task.
         4 TaskStalled "task_stalled",
         /// More and more tasks are due and are not run.
         5 BacklogGrowing "backlog_growing",
@@ -43,9 +44,10 @@ words! {
         9 ClockStepped "clock_stepped",
         /// Damaged data of the journal was set aside.
         10 JournalDamaged "journal_damaged",
-        /// The daemon takes much more memory than it did.
+        /// A process of midwatch takes more and more memory, or has more and more threads; the
+        /// subject is the process: `engine`, `supervisor`, `worker w1`.
         11 MemoryGrowing "memory_growing",
-        /// The daemon has nearly as many files open as it may have.
+        /// A process of midwatch has more and more files open, or nearly as many as it may have.
         12 FilesGrowing "files_growing",
         /// A changed config was refused.
         13 ConfigRefused "config_refused",
@@ -101,10 +103,12 @@ impl Rule {
                  until you know what wrote it, and suspect the disk"
             }
             Self::MemoryGrowing => {
-                "`midwatch status` shows what the tasks take; a restart loses nothing, but tell the \
-                 makers"
+                "`midwatch status` shows what each process takes, and how to end this one: it loses \
+                 nothing and is started anew, but tell the makers"
             }
-            Self::FilesGrowing => "`ls -l /proc/PID/fd` shows which; a restart loses nothing",
+            Self::FilesGrowing => {
+                "`ls -l /proc/PID/fd` shows which; ended, it loses nothing and is started anew"
+            }
             Self::ConfigRefused => {
                 "`midwatch config check` names the line; what was in force stays"
             }

@@ -4,7 +4,7 @@ use super::{ping, view};
 use crate::alerts;
 use crate::api::{NoticeView, TestedChannel};
 use crate::clock;
-use crate::config::{AlertChannel, Config, Ping};
+use crate::config::{AlertChannel, Config, Ping, Way};
 use crate::kernel::alerts::{Alert, Grade, Rule, due};
 use crate::kernel::event::Actor;
 use crate::kernel::ids::{LifeTime, Millis};
@@ -52,6 +52,16 @@ struct LineState {
     stop: bool,
     /// Why the last message did not arrive.
     trouble: Option<String>,
+    report: Report,
+}
+
+/// The hourly report that is to be sent.
+#[derive(Debug, Default)]
+struct Report {
+    /// The latest, for nobody wants the one before.
+    waits: Option<NoticeView>,
+    /// Whether a thread sees to it.
+    is_seen_to: bool,
 }
 
 impl Line {
@@ -80,6 +90,42 @@ impl Line {
             state.trouble = trouble;
             changed
         })
+    }
+
+    /// Has a report sent in the place of one that waits; whether nobody sees to it yet.
+    fn put_report(&self, report: NoticeView) -> bool {
+        self.with(|state| {
+            state.report.waits = Some(report);
+            !std::mem::replace(&mut state.report.is_seen_to, true)
+        })
+    }
+
+    /// Sends the report, and any that comes meanwhile; one that is not taken is tried again as a
+    /// message is, until there is a later one.
+    fn send_reports(&self, name: &str, way: &Way) {
+        let mut failures = 0_u32;
+        let next = || {
+            self.with(|state| {
+                state.report.is_seen_to = state.report.waits.is_some();
+                state.report.waits.take()
+            })
+        };
+        while let Some(report) = next() {
+            let Err(why) = alerts::send(way, &report) else {
+                failures = 0;
+                continue;
+            };
+            if failures == 0 {
+                tracing::warn!("channel {name} of alerts took no report, tried again: {why}");
+            }
+            failures = failures.saturating_add(1);
+            self.with(|state| {
+                state.report.waits.get_or_insert(report);
+            });
+            if !self.wait(Some(pause(failures)), false) {
+                return;
+            }
+        }
     }
 
     /// Waits for so long, for ever without a time; less when it is rung, if it `hears` that.
@@ -179,6 +225,26 @@ impl Post {
         self.with(|office| office.channels.values().for_each(|(_, line)| line.ring()));
     }
 
+    /// Sends the hourly report to those channels that want it. Never waits for one, and nor does an
+    /// alert: each is sent by a thread of its own.
+    pub(crate) fn report(&self, lines: &[String]) {
+        let Some(host) = self.host.get().filter(|_| !lines.is_empty()) else { return };
+        self.with(|office| {
+            for (channel, line) in office.channels.values().filter(|(channel, _)| channel.report) {
+                let name = channel.channel.name.clone();
+                if !line.put_report(view::report(&name, host, lines)) {
+                    continue;
+                }
+                let (way, theirs) = (channel.way.clone(), Arc::clone(line));
+                let started = start("report", move || theirs.send_reports(&name, &way));
+                if let Err(error) = started {
+                    tracing::warn!("cannot start a thread for the hourly report: {error}");
+                    line.with(|state| state.report.is_seen_to = false);
+                }
+            }
+        });
+    }
+
     /// The channels, each with what is wrong with it.
     pub(crate) fn channels(&self) -> Vec<(AlertChannel, Option<String>)> {
         let view = |(channel, line): &(AlertChannel, Arc<Line>)| (channel.clone(), line.trouble());
@@ -205,7 +271,7 @@ impl Post {
         let host = self.host.get().cloned().unwrap_or_default();
         let channels = self.channels().into_iter().map(|(channel, _)| channel);
         let wanted = channels.filter(|it| wanted.is_none_or(|name| *it.channel.name == *name));
-        let one = |AlertChannel { channel, way }: &AlertChannel| {
+        let one = |AlertChannel { channel, way, report: _ }: &AlertChannel| {
             let sent = alerts::send(way, &view::test_notice(&channel.name, &host));
             if sent.is_ok() {
                 self.works_again(&channel.name);
@@ -220,6 +286,12 @@ impl Post {
             threads.into_iter().flat_map(thread::ScopedJoinHandle::join).collect()
         })
     }
+}
+
+/// How long to wait after so many failures one after the other.
+fn pause(failures: u32) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    AGAIN_FIRST.saturating_mul(doubled).min(AGAIN_MAX)
 }
 
 fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -286,9 +358,7 @@ impl Courier {
                 Err(why) => {
                     failures = failures.saturating_add(1);
                     self.failed(&why, failures);
-                    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
-                    let wait = AGAIN_FIRST.saturating_mul(doubled).min(AGAIN_MAX);
-                    go_on = self.line.wait(Some(wait), false);
+                    go_on = self.line.wait(Some(pause(failures)), false);
                 }
             }
         }

@@ -7,13 +7,16 @@
 mod courier;
 mod ping;
 mod routes;
+mod runs;
 mod silence;
+#[cfg(test)]
+mod tests;
 mod view;
 mod watch;
 
 pub(crate) use courier::Post;
 pub(crate) use routes::{ack, kept, list, test, view_of};
-pub(crate) use view::points;
+pub(crate) use view::join;
 pub(super) use watch::keep_watch;
 
 use crate::kernel::alerts::Rule;

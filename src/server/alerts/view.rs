@@ -7,6 +7,8 @@ use crate::kernel::ids::{LifeTime, Moment, Timestamp};
 use crate::kernel::rules::Rules;
 use crate::kernel::text::Text;
 use crate::units::rfc3339;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// Alerts that `status` names one by one.
 const NAMED_MAX: usize = 10;
@@ -74,8 +76,35 @@ fn commands(alert: &Alert) -> Vec<String> {
     }
 }
 
+/// Joins what status found with the alerts that stand: the one place that says how grave a point
+/// is once somebody knows of it. What was acknowledged is not critical and says by whom; what was
+/// not offers to be; and what no point tells yet gets one of its own.
+pub(crate) fn join(points: &mut Vec<Attention>, standing: &[Alert]) {
+    let by_key: BTreeMap<_, _> =
+        standing.iter().map(|alert| (key(alert.rule, &alert.subject), alert)).collect();
+    for point in points.iter_mut() {
+        if let Some(alert) = point.alert.as_ref().and_then(|key| by_key.get(key)) {
+            settle(point, alert);
+        }
+    }
+    points.extend(besides(standing));
+}
+
+/// What somebody's knowing of the alert, or nobody's, means for a point that tells the same.
+fn settle(point: &mut Attention, alert: &Alert) {
+    match &alert.acked {
+        None => point.commands.push(format!("midwatch alerts ack {}", alert.number)),
+        // It became critical since, and its alert is raised anew at the next look.
+        Some(_) if point.critical && alert.grade < Grade::Critical => {}
+        Some(order) => {
+            point.critical = false;
+            point.what.push_str(&format!(" (acknowledged by {})", order.by));
+        }
+    }
+}
+
 /// The alerts that need a person and are told in `status` by nothing else.
-pub(crate) fn points(standing: &[Alert]) -> Vec<Attention> {
+fn besides(standing: &[Alert]) -> Vec<Attention> {
     let of_its_own = |alert: &&Alert| match alert.rule {
         // The tasks themselves are named.
         Rule::TaskFailed | Rule::ScheduleFailed => alert.grade == Grade::Critical,
@@ -86,6 +115,8 @@ pub(crate) fn points(standing: &[Alert]) -> Vec<Attention> {
         | Rule::DiskLow
         | Rule::StateFull
         | Rule::JournalDamaged
+        | Rule::MemoryGrowing
+        | Rule::FilesGrowing
         | Rule::ConfigRefused
         | Rule::ChildParked
         | Rule::InboxStopped
@@ -94,24 +125,21 @@ pub(crate) fn points(standing: &[Alert]) -> Vec<Attention> {
         | Rule::TaskStalled
         | Rule::BacklogGrowing
         | Rule::ClockStepped
-        | Rule::MemoryGrowing
-        | Rule::FilesGrowing
         | Rule::ChannelFailing
         | Rule::StoreStalled
         | Rule::Overflow => true,
     };
     let mut alerts: Vec<_> = standing.iter().filter(of_its_own).collect();
-    alerts.sort_by_key(|alert| (std::cmp::Reverse(alert.grade), alert.number));
+    alerts.sort_by_key(|alert| (Reverse(alert.grade), alert.number));
     let point = |alert: &&Alert| {
-        let by = alert.acked.as_ref().map(|order| format!(" (acknowledged by {})", order.by));
-        let mut commands = commands(alert);
-        commands.extend(by.is_none().then(|| format!("midwatch alerts ack {}", alert.number)));
-        Attention {
-            critical: alert.grade == Grade::Critical && by.is_none(),
-            what: format!("{}{}", alert.sentence(), by.unwrap_or_default()),
-            commands,
+        let mut point = Attention {
+            critical: alert.grade == Grade::Critical,
+            what: alert.sentence(),
+            commands: commands(alert),
             alert: Some(key(alert.rule, &alert.subject)),
-        }
+        };
+        settle(&mut point, alert);
+        point
     };
     let mut points: Vec<_> = alerts.iter().take(NAMED_MAX).map(point).collect();
     let more = alerts.len().saturating_sub(points.len());
@@ -147,6 +175,15 @@ pub(super) fn test_notice(channel: &str, host: &str) -> NoticeView {
     NoticeView {
         title: format!("this is a test of channel {channel}; nothing is wrong"),
         test: true,
+        ..bare(channel, Grade::Info, crate::clock::read().wall, host)
+    }
+}
+
+/// The hourly report as a message.
+pub(super) fn report(channel: &str, host: &str, lines: &[String]) -> NoticeView {
+    NoticeView {
+        title: "the hourly report".to_owned(),
+        report: lines.to_vec(),
         ..bare(channel, Grade::Info, crate::clock::read().wall, host)
     }
 }
@@ -197,5 +234,6 @@ fn bare(channel: &str, grade: Grade, at: Timestamp, host: &str) -> NoticeView {
         test: false,
         alerts: Vec::new(),
         more: 0,
+        report: Vec::new(),
     }
 }

@@ -3,20 +3,20 @@
 //! What status tells of the house is an alert too, where it has the name of one. A look costs one
 //! visit to the engine's thread, and a record only where something changed.
 
+use super::runs::Runs;
 use super::silence::Periods;
 use crate::api::Attention;
 use crate::clock;
 use crate::kernel::alerts::{Alert, Grade, Rule};
 use crate::kernel::event::Actor;
-use crate::kernel::ids::{Fence, LifeTime, Millis, TaskId};
-use crate::kernel::status::Status;
-use crate::kernel::task::Progress;
+use crate::kernel::ids::{LifeTime, Millis};
+use crate::kernel::rules::Rules;
 use crate::kernel::text::Text;
 use crate::kernel::{AlertAct, Command, State};
 use crate::server::app::App;
 use crate::server::host::Facts;
 use crate::server::status;
-use crate::units::{bytes, rfc3339, span};
+use crate::units::{rfc3339, span};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,40 +36,41 @@ const BACKLOG_MIN: u64 = 100;
 /// Nor are those of which none has waited for so long.
 const BACKLOG_AGE: Millis = Millis::secs(15 * 60);
 
-/// How long after a start its memory is taken for the usual.
-const SETTLED: Millis = Millis::secs(600);
-
-/// Memory that may come on top of three times the usual, and of twice what the tasks take.
-const MEMORY_SPARE: u64 = 64 << 20;
-
-/// Attempts that are called stalled one by one.
-const STALLED_MAX: usize = 20;
+/// How long after a start nothing is over that stood before it: those who know whether it still is
+/// (workers, the supervisor, the inbox) have to be heard first.
+const SETTLED: Millis = Millis::secs(30);
 
 /// What is remembered from look to look.
 #[derive(Debug, Default)]
 struct Memory {
     periods: Periods,
     backlog: VecDeque<u64>,
-    progress: BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
-    resident: Option<u64>,
+    runs: Runs,
     /// What was raised while there was no room for more alerts: once is enough.
     crowded_out: BTreeSet<(Rule, Text)>,
 }
 
 /// One thing that is so.
-type Wanted = BTreeMap<(Rule, Text), (Grade, Text)>;
+pub(super) type Wanted = BTreeMap<(Rule, Text), (Grade, Text)>;
 
 /// What a visit to the engine brings.
 struct Visit {
     memory: Memory,
     wanted: Wanted,
-    /// Alerts that stand, of the rules that are seen to here, and how bad each is.
-    standing: Vec<(Rule, Text, Grade)>,
-    /// Those that are over by themselves.
-    faded: Vec<(Rule, Text)>,
-    state_bytes: u64,
+    /// Alerts that stand, of the rules that are seen to here.
+    standing: BTreeMap<(Rule, Text), Standing>,
+    /// Those of other rules that are over, for they fade or nothing can end them any more.
+    over: Vec<(Rule, Text)>,
     /// Whether there is no room for more alerts.
     is_full: bool,
+}
+
+/// An alert that stands.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    grade: Grade,
+    /// Since before the engine started.
+    is_old: bool,
 }
 
 /// Raises and clears for ever.
@@ -95,17 +96,25 @@ async fn look(app: &App, memory: Memory) -> Result<Memory, Option<Memory>> {
     let uptime = Millis(clock::monotonic().0.saturating_sub(app.about.since.0));
     let visit = app.hand.read(move |facts| visit(facts, memory, uptime));
     let visit = visit.map_err(|_busy| None)?.await.map_err(|_gone| None)?;
-    let Visit { mut memory, mut wanted, standing, faded, state_bytes, is_full } = visit;
+    let Visit { mut memory, mut wanted, mut standing, over, is_full } = visit;
     if !is_full {
         memory.crowded_out.clear();
     }
     take_points(&mut wanted, &status::of_the_host(app));
-    of_the_process(&mut wanted, &mut memory, uptime, state_bytes);
     let mut acts = Vec::new();
-    for ((rule, subject), (grade, what)) in &wanted {
-        let known = standing.iter().any(|(r, s, g)| (r, s, g) == (rule, subject, grade));
+    let damaged = (Rule::JournalDamaged, Text::from("journal"));
+    let is_known = standing.get(&damaged).is_some_and(|known| known.is_old);
+    if is_known && app.about.recovery.suspicious.is_some() {
+        // What this start set aside is new, however well the former damage is known.
+        standing.remove(&damaged);
+        let (rule, subject) = damaged;
+        acts.push(AlertAct::Clear { rule, subject });
+    }
+    for (key, (grade, what)) in &wanted {
+        let (rule, subject) = key;
+        let known = standing.get(key).is_some_and(|known| known.grade == *grade);
         let has_no_room = is_full && !known;
-        if has_no_room && !memory.crowded_out.insert((*rule, subject.clone())) {
+        if has_no_room && !memory.crowded_out.insert(key.clone()) {
             continue;
         }
         if !known || rule.words_matter() {
@@ -113,15 +122,15 @@ async fn look(app: &App, memory: Memory) -> Result<Memory, Option<Memory>> {
             acts.push(AlertAct::Raise { rule: *rule, subject, grade: *grade, what });
         }
     }
-    let over = standing.into_iter().map(|(rule, subject, _)| (rule, subject));
-    let known: BTreeSet<_> =
+    let channels: BTreeSet<_> =
         app.post.channels().into_iter().map(|(channel, _)| channel.channel.name).collect();
-    let over = over.filter(|key| match key {
+    let ended = standing.into_iter().filter(|(key, known)| match key {
         // A channel says itself that it works again, unless there is none any more.
-        (Rule::ChannelFailing, name) => !known.contains(name),
-        key => !wanted.contains_key(key),
+        (Rule::ChannelFailing, name) => !channels.contains(name),
+        key => !wanted.contains_key(key) && (SETTLED <= uptime || !known.is_old),
     });
-    acts.extend(over.chain(faded).map(|(rule, subject)| AlertAct::Clear { rule, subject }));
+    let over = ended.map(|(key, _)| key).chain(over);
+    acts.extend(over.map(|(rule, subject)| AlertAct::Clear { rule, subject }));
     if acts.is_empty() {
         return Ok(memory);
     }
@@ -144,21 +153,43 @@ fn visit(facts: &Facts<'_>, mut memory: Memory, uptime: Millis) -> Visit {
         }
     }
     of_the_backlog(&mut wanted, &mut memory.backlog, state, facts.now.life);
-    of_what_runs(&mut wanted, &mut memory.progress, facts);
-    let alerts = || state.alerts().standing();
-    let fades = |alert: &&Alert| {
-        alert.rule.fades().is_some_and(|after| alert.said.after(after) <= facts.now.life)
-    };
+    for (task, what) in memory.runs.stalled(state, facts.engine.rules(), facts.now) {
+        wanted.insert((Rule::TaskStalled, task), (Grade::Warning, what));
+    }
+    let key = |alert: &Alert| (alert.rule, alert.subject.clone());
+    let started = state.head().started_life;
+    let standing = state.alerts().standing().filter(|alert| is_seen_to(alert.rule));
+    let standing = standing.map(|alert| {
+        (key(alert), Standing { grade: alert.grade, is_old: alert.came_at < started })
+    });
+    let rules = facts.engine.rules();
+    let is_over = |alert: &&Alert| has_faded(alert, facts.now.life) || is_moot(alert, state, rules);
     Visit {
-        memory,
         wanted,
-        standing: alerts()
-            .filter(|alert| is_seen_to(alert.rule))
-            .map(|alert| (alert.rule, alert.subject.clone(), alert.grade))
-            .collect(),
-        faded: alerts().filter(fades).map(|alert| (alert.rule, alert.subject.clone())).collect(),
-        state_bytes: state.bytes(),
-        is_full: alerts().any(|alert| alert.rule == Rule::Overflow),
+        standing: standing.collect(),
+        over: state.alerts().standing().filter(is_over).map(key).collect(),
+        is_full: state.alerts().standing().any(|alert| alert.rule == Rule::Overflow),
+        memory,
+    }
+}
+
+/// Whether it only happened, and that long ago.
+fn has_faded(alert: &Alert, now: LifeTime) -> bool {
+    alert.rule.fades().is_some_and(|after| alert.said.after(after) <= now)
+}
+
+/// Whether it is about failures that no success can follow: the type has gone from the config, or
+/// the schedule is removed, and nothing of it is alive that may still end.
+pub(super) fn is_moot(alert: &Alert, state: &State, rules: &Rules) -> bool {
+    let subject = &alert.subject;
+    let is_gone = |kind: &Text| !rules.kinds.contains_key(kind);
+    match alert.rule {
+        Rule::TaskFailed => is_gone(subject) && state.tally(subject).live() == 0,
+        Rule::ScheduleFailed => {
+            let kind = state.schedule(subject).map(|schedule| &schedule.spec.kind);
+            kind.is_none_or(is_gone) && state.live_count(subject) == 0
+        }
+        _ => false,
     }
 }
 
@@ -188,14 +219,14 @@ const fn is_seen_to(rule: Rule) -> bool {
     }
 }
 
-/// The points of attention that have the name of an alert.
-fn take_points(wanted: &mut Wanted, points: &[Attention]) {
+/// The points of attention that have the name of an alert which is raised here.
+pub(super) fn take_points(wanted: &mut Wanted, points: &[Attention]) {
     for point in points {
         let Some((rule, subject)) = point.alert.as_deref().and_then(|key| key.split_once(' '))
         else {
             continue;
         };
-        let Ok(rule) = rule.parse::<Rule>() else { continue };
+        let Some(rule) = rule.parse().ok().filter(|rule| is_seen_to(*rule)) else { continue };
         let grade = if point.critical { Grade::Critical } else { Grade::Warning };
         wanted.entry((rule, subject.into())).or_insert_with(|| (grade, point.what.as_str().into()));
     }
@@ -220,57 +251,5 @@ fn of_the_backlog(wanted: &mut Wanted, looks: &mut VecDeque<u64>, state: &State,
         let waited = span(Millis(waited.0 / 60_000 * 60_000));
         let what = format!("{due} due tasks wait, the oldest for {waited}, and they become more");
         wanted.insert((Rule::BacklogGrowing, subject), (Grade::Warning, what.into()));
-    }
-}
-
-/// Attempts whose handler told of its progress, and tells nothing new.
-fn of_what_runs(
-    wanted: &mut Wanted,
-    known: &mut BTreeMap<(TaskId, Fence), (Progress, LifeTime)>,
-    facts: &Facts<'_>,
-) {
-    let (state, rules, now) = (facts.engine.state(), facts.engine.rules(), facts.now.life);
-    let mut seen = BTreeMap::new();
-    for task in state.with_status(Status::Running) {
-        let life = task.life.as_ref();
-        let told = life.and_then(|life| Some((life.lease.as_ref()?, life.progress.as_ref()?)));
-        let Some((lease, progress)) = told else { continue };
-        let key = (task.id, lease.fence);
-        let same = known.remove(&key).filter(|(before, _)| before == progress);
-        let since = same.map_or(now, |(_, since)| since);
-        let still = now.since(since);
-        let patience = rules.of(&task.kind).stall_after;
-        if patience != Millis(0) && patience <= still && wanted.len() < STALLED_MAX {
-            let (id, kind) = (task.id, &task.kind);
-            let done = progress.done;
-            let what = format!("task {id} {kind} makes no progress for {}, at {done}", span(still));
-            let subject = id.to_string().into();
-            wanted.insert((Rule::TaskStalled, subject), (Grade::Warning, what.into()));
-        }
-        seen.insert(key, (progress.clone(), since));
-    }
-    *known = seen;
-}
-
-/// What this process takes.
-fn of_the_process(wanted: &mut Wanted, memory: &mut Memory, uptime: Millis, state_bytes: u64) {
-    let subject = || Text::from("engine");
-    if let Ok(resident) = crate::process::resident_bytes() {
-        if SETTLED <= uptime && memory.resident.is_none() {
-            memory.resident = Some(resident);
-        }
-        let usual = memory.resident.unwrap_or(resident);
-        let room = usual.saturating_mul(3).saturating_add(state_bytes.saturating_mul(2));
-        if room.saturating_add(MEMORY_SPARE) < resident {
-            let (now, usual) = (bytes(resident), bytes(usual));
-            let what = format!("the engine takes {now} of memory, and took {usual} at first");
-            wanted.insert((Rule::MemoryGrowing, subject()), (Grade::Warning, what.into()));
-        }
-    }
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or_default() as u64;
-    if let Some(limit) = limit.filter(|limit| limit / 5 * 4 < open) {
-        let what = format!("the engine has {open} files open of the {limit} that it may have");
-        wanted.insert((Rule::FilesGrowing, subject()), (Grade::Warning, what.into()));
     }
 }

@@ -3,7 +3,6 @@
 use crate::api::{Consistency, ProcessView};
 use crate::journal::{SYNC_BOUNDS, Stats};
 use crate::kernel::alerts::Grade;
-use crate::kernel::event::Standing;
 use crate::kernel::figures::{Figures, OTHERS, TypeFigures};
 use crate::kernel::ids::{Millis, Seq, Timestamp};
 use crate::kernel::schedule::Counts;
@@ -15,6 +14,7 @@ use crate::server::app::App;
 use crate::server::host::Facts;
 use crate::server::problems::Failure;
 use crate::server::stats::{consistency, standing};
+use crate::server::status;
 
 /// Schedules that have metrics of their own, by name; the others are counted together.
 const SCHEDULES_TOLD_MAX: usize = 1000;
@@ -42,12 +42,9 @@ pub(super) struct Sight {
     pub(super) standing: Vec<(Text, u64, u64)>,
     pub(super) statuses: Vec<(Status, u64)>,
     pub(super) due: u64,
-    pub(super) oldest_due: Millis,
     pub(super) schedules: Vec<ScheduleSight>,
-    /// Workers by standing: alive, suspect, offline.
-    pub(super) workers: [u64; 3],
-    pub(super) slots: u64,
-    pub(super) slots_busy: u64,
+    /// Of workers and of the longest wait, as status tells them.
+    pub(super) now: status::Figures,
     pub(super) state_bytes: u64,
     pub(super) state_bytes_max: u64,
     pub(super) seq: Seq,
@@ -92,18 +89,6 @@ fn look(facts: &Facts<'_>) -> Sight {
         let (waiting, running) = standing(state, kind);
         (kind.clone(), waiting, running)
     });
-    let mut workers = [0; 3];
-    let (mut slots, mut busy) = (0_u64, 0_u64);
-    for worker in state.workers() {
-        let [alive, suspect, offline] = &mut workers;
-        match worker.standing {
-            Standing::Alive => *alive += 1,
-            Standing::Suspect => *suspect += 1,
-            Standing::Offline | Standing::Gone => *offline += 1,
-        }
-        slots += u64::from(worker.registration.slots);
-        busy += state.held_count(worker.id) as u64;
-    }
     // A type of which nothing was counted yet has zeros, or the first failure would be no increase.
     let mut figures = figures.clone();
     for kind in facts.engine.rules().kinds.keys() {
@@ -118,11 +103,8 @@ fn look(facts: &Facts<'_>) -> Sight {
         standing: standing.collect(),
         statuses: Status::ALL.iter().map(|it| (*it, index.count(*it) as u64)).collect(),
         due: index.ready_count() as u64,
-        oldest_due: index.oldest_due().map_or(Millis(0), |due| facts.now.life.since(due)),
         schedules: schedules(facts),
-        workers,
-        slots,
-        slots_busy: busy,
+        now: status::figures(facts),
         state_bytes: state.bytes(),
         state_bytes_max: facts.engine.rules().max_state,
         seq: state.head().seq,

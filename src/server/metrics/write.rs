@@ -6,6 +6,7 @@ use crate::journal::SYNC_BOUNDS;
 use crate::kernel::figures::histogram::BOUNDS;
 use crate::kernel::figures::{Histogram, Sums, TypeFigures};
 use crate::kernel::ids::Timestamp;
+use crate::server::status::Figures;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -195,7 +196,8 @@ impl Sheet {
         page.gauges(("tasks", "Tasks that are kept, by status.", None), "status", statuses)?;
         page.gauge(("backlog", "Tasks that are due and wait.", None), float(facts.due))?;
         let help = "How long the oldest of them has been due.";
-        page.gauge(("backlog_age", help, Some(Unit::Seconds)), seconds(facts.oldest_due.0))?;
+        let age = facts.now.oldest_waiting.unwrap_or_default();
+        page.gauge(("backlog_age", help, Some(Unit::Seconds)), seconds(age.0))?;
         let account = &facts.consistency;
         let help = "1 while every task that was taken has exactly one end or is live, and no \
                     attempt ran another input.";
@@ -318,10 +320,11 @@ fn of_schedules(facts: &Sight, page: &mut Page<'_>) -> Written {
 }
 
 fn of_workers(facts: &Sight, page: &mut Page<'_>) -> Written {
-    let standings = ["alive", "suspect", "offline"].into_iter();
-    let workers = standings.zip(facts.workers.map(float));
+    let Figures { alive, suspect, offline, slots, busy, .. } = facts.now;
+    let workers = [("alive", alive), ("suspect", suspect), ("offline", offline)];
+    let workers = workers.into_iter().map(|(standing, count)| (standing, float(count.into())));
     page.gauges(("workers", "Workers, by standing.", None), "standing", workers)?;
-    let help = "Attempts that the workers can run at once.";
-    page.gauge(("slots", help, None), float(facts.slots))?;
-    page.gauge(("slots_busy", "Attempts that they hold.", None), float(facts.slots_busy))
+    let help = "Attempts that the workers can run at once, those that are offline left out.";
+    page.gauge(("slots", help, None), float(slots.into()))?;
+    page.gauge(("slots_busy", "Attempts that they hold.", None), float(busy.into()))
 }

@@ -1,5 +1,6 @@
 //! How midwatch's own processes on this host do: memory, threads and open files of supervisor,
-//! engine and workers, and which of these keeps growing.
+//! engine and workers, which of these keeps growing, and who has nearly as many files open as it
+//! may have.
 //!
 //! Looked at by the engine's thread at most once a minute, in turns that it has anyway (a worker
 //! speaks up every half a minute): a host that has nothing to do is not woken for it. Nothing of
@@ -7,8 +8,10 @@
 
 mod growth;
 
+use super::status::{alert, point};
 use crate::api::{Attention, ProcessView};
 use crate::kernel::State;
+use crate::kernel::alerts::Rule;
 use crate::kernel::ids::Millis;
 use crate::process;
 use crate::units::{bytes, count, span};
@@ -56,6 +59,8 @@ struct Sample {
     own: u64,
     threads: u64,
     files: Option<u64>,
+    /// So many files it may have open.
+    files_max: Option<u64>,
 }
 
 impl OwnHealth {
@@ -121,11 +126,7 @@ impl OwnHealth {
     pub(crate) fn points(&self) -> Vec<Attention> {
         let book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
         let tracks = book.known.iter();
-        let points = tracks.flat_map(|((pid, _), track)| {
-            let growths = track.series.iter().filter_map(|series| Some((series, series.growth()?)));
-            growths.map(|(series, growth)| track.point(*pid, series.kind, growth))
-        });
-        points.collect()
+        tracks.flat_map(|((pid, _), track)| track.points(*pid)).collect()
     }
 }
 
@@ -147,7 +148,7 @@ impl Track {
     }
 
     fn view(&self, pid: u32) -> ProcessView {
-        let Sample { memory, own, threads, files } = self.sample;
+        let Sample { memory, own, threads, files, files_max: _ } = self.sample;
         let growing = self.series.iter().filter(|series| series.growth().is_some());
         ProcessView {
             role: self.role.to_owned(),
@@ -161,36 +162,81 @@ impl Track {
         }
     }
 
-    fn point(&self, pid: u32, kind: Kind, growth: Growth) -> Attention {
+    /// What of it needs a person. Each is an alert too, whose subject is the process and not its
+    /// number: one that is started anew is another number and no other matter.
+    fn points(&self, pid: u32) -> Vec<Attention> {
+        let growths = self.series.iter().filter_map(|series| Some((series.kind, series.growth()?)));
+        let points = growths.map(|(kind, growth)| self.growing(pid, kind, growth));
+        points.chain(self.near_the_limit(pid)).collect()
+    }
+
+    fn subject(&self) -> String {
+        match self.role {
+            "worker" => format!("worker {}", self.name),
+            role => role.to_owned(),
+        }
+    }
+
+    fn who(&self, pid: u32) -> String {
+        match self.role {
+            "worker" => format!("worker {} (pid {pid})", self.name),
+            role => format!("the {role} (pid {pid})"),
+        }
+    }
+
+    fn growing(&self, pid: u32, kind: Kind, growth: Growth) -> Attention {
         let Growth { from, to, within } = growth;
         let figures = match kind {
             Kind::Memory => format!("memory by {}", bytes(to.saturating_sub(from))),
             Kind::Threads => format!("threads from {} to {}", count(from), count(to)),
             Kind::Files => format!("open files from {} to {}", count(from), count(to)),
         };
-        let who = match self.role {
-            "worker" => format!("worker {} (pid {pid})", self.name),
-            role => format!("the {role} (pid {pid})"),
-        };
+        let who = self.who(pid);
         let what =
             format!("{who} keeps growing, which looks like a leak: {figures} in {}", span(within));
-        let look = match kind {
-            Kind::Memory => format!("grep -E '^(Vm|Rss)' /proc/{pid}/status"),
-            Kind::Threads => format!("cat /proc/{pid}/task/*/comm"),
-            Kind::Files => format!("ls -l /proc/{pid}/fd"),
+        let (rule, look) = match kind {
+            Kind::Memory => {
+                (Rule::MemoryGrowing, format!("grep -E '^(Vm|Rss)' /proc/{pid}/status"))
+            }
+            // What grows with each thread is memory: its stack, and what it keeps.
+            Kind::Threads => (Rule::MemoryGrowing, format!("cat /proc/{pid}/task/*/comm")),
+            Kind::Files => (Rule::FilesGrowing, format!("ls -l /proc/{pid}/fd")),
         };
-        // Each of them may be ended at any time; what ran goes on, or is done again.
-        let commands =
-            vec![look, format!("kill {pid}    # it ends in good order and is started anew")];
-        Attention { critical: false, what, commands, alert: None }
+        alert(rule, &self.subject(), point(false, what, &[look, end(pid)]))
     }
+
+    /// Whether four fifths of the files that it may have open are.
+    fn near_the_limit(&self, pid: u32) -> Option<Attention> {
+        let (open, most) = (self.sample.files?, self.sample.files_max?);
+        let what = format!(
+            "{} has {} files open of the {} that it may have",
+            self.who(pid),
+            count(open),
+            count(most)
+        );
+        let commands = [format!("ls -l /proc/{pid}/fd"), end(pid)];
+        let is_near = most / 5 * 4 < open;
+        is_near.then(|| alert(Rule::FilesGrowing, &self.subject(), point(false, what, &commands)))
+    }
+}
+
+/// Each of them may be ended at any time; what ran goes on, or is done again.
+fn end(pid: u32) -> String {
+    format!("kill {pid}    # it ends in good order and is started anew")
 }
 
 /// Looks at a process; none when it is gone.
 fn sample(pid: u32) -> Option<Sample> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let files = std::fs::read_dir(format!("/proc/{pid}/fd")).ok().map(|fds| fds.count() as u64);
-    Some(Sample { files, ..read(&status) })
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap_or_default();
+    Some(Sample { files, files_max: files_max(&limits), ..read(&status) })
+}
+
+/// What `/proc/PID/limits` says of open files; none where there is no limit.
+fn files_max(limits: &str) -> Option<u64> {
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    soft.split_whitespace().next()?.parse().ok()
 }
 
 /// What `/proc/PID/status` says.
@@ -204,7 +250,7 @@ fn read(status: &str) -> Sample {
     // Kernels before 4.5 do not tell the kinds apart.
     let own = kib("RssAnon").map(|anon| anon.saturating_add(kib("RssShmem").unwrap_or(0)));
     let threads = number("Threads").unwrap_or(0);
-    Sample { memory, own: own.unwrap_or(memory), threads, files: None }
+    Sample { memory, own: own.unwrap_or(memory), threads, ..Sample::default() }
 }
 
 #[cfg(test)]
@@ -228,7 +274,7 @@ mod tests {
     #[test]
     fn what_an_old_kernel_does_not_say_is_made_up_for() {
         let status = "Name:\tx\nVmRSS:\t    9000 kB\nThreads:\t7\n";
-        let sample = Sample { memory: 9_216_000, own: 9_216_000, threads: 7, files: None };
+        let sample = Sample { memory: 9_216_000, own: 9_216_000, threads: 7, ..Sample::default() };
         assert_eq!(read(status), sample);
         let status = "VmRSS:\t 9000 kB\nRssAnon:\t 3000 kB\nRssFile:\t 5000 kB\nRssShmem:\t 1 kB\n";
         assert_eq!(read(status).own, 3001 * 1024);
@@ -244,16 +290,43 @@ mod tests {
         };
         for minute in 0..3000 {
             let files = Some(20 + minute / 6);
-            let sample = Sample { memory: 9 << 20, own: 4 << 20, threads: 4, files };
+            let sample =
+                Sample { memory: 9 << 20, own: 4 << 20, threads: 4, files, ..Sample::default() };
             track.add(sample, Millis(minute * 60_000), 0);
         }
         assert_eq!(track.view(7).growing, ["open_files"]);
-        let growth = track.series[2].growth().unwrap();
-        let point = track.point(7, Kind::Files, growth);
+        let [point] = track.points(7).try_into().unwrap();
         assert!(point.what.starts_with(
             "worker w1 (pid 7) keeps growing, which looks like a leak: open files from "
         ));
         assert_eq!(point.commands[0], "ls -l /proc/7/fd");
+        assert_eq!(point.alert.as_deref(), Some("files_growing worker w1"));
+        track.role = "supervisor";
+        assert_eq!(track.points(7)[0].alert.as_deref(), Some("files_growing supervisor"));
+    }
+
+    #[test]
+    fn whoever_has_nearly_all_the_files_open_that_it_may_have_is_told_of_at_once() {
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+                      Max open files            1024                 524288               files\n";
+        assert_eq!(files_max(limits), Some(1024));
+        assert_eq!(files_max(&limits.replace("1024  ", "unlimited")), None);
+        assert_eq!(files_max(""), None);
+        let track = |files| Track {
+            role: "engine",
+            name: "engine".to_owned(),
+            sample: Sample { files: Some(files), files_max: Some(1024), ..Sample::default() },
+            series: Kind::ALL.map(Series::new),
+        };
+        assert!(track(816).points(7).is_empty());
+        let [point] = track(817).points(7).try_into().unwrap();
+        assert_eq!(
+            point.what,
+            "the engine (pid 7) has 817 files open of the 1,024 that it may have"
+        );
+        assert_eq!(point.alert.as_deref(), Some("files_growing engine"));
+        let me = sample(std::process::id()).unwrap();
+        assert!(me.files < me.files_max, "{me:?}");
     }
 
     #[test]

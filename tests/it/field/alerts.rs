@@ -345,3 +345,215 @@ fn the_ping_falls_silent_while_something_critical_stands() {
     house.until("it is pinged again", |_| (before < outside.count()).then_some(()));
     drop(engine);
 }
+
+/// Has the host be looked at soon: the config is read again when it is touched, and with it that.
+fn look(house: &House) {
+    put(&house.path("midwatch.toml"), &config(house));
+    thread::sleep(Duration::from_millis(1200));
+}
+
+fn until_standing(house: &House, rule: &str) -> Value {
+    house.until(&format!("{rule} stands"), |house| {
+        look(house);
+        standing(house, rule)
+    })
+}
+
+fn until_over(house: &House, rule: &str) {
+    house.until(&format!("{rule} is over"), |house| {
+        look(house);
+        standing(house, rule).is_none().then_some(())
+    });
+}
+
+fn acknowledge(house: &House, alert: &Value) {
+    let said = house.say(&["alerts", "ack", &alert["id"].to_string()]);
+    assert!(said.contains("acknowledged"), "{said}");
+}
+
+fn health(house: &House) -> String {
+    house.status().unwrap().health
+}
+
+/// What was acknowledged before a start is calm after it, also while those who know whether it
+/// still is were not heard yet; what the start itself finds is news.
+#[test]
+fn an_acknowledged_alert_stays_calm_over_a_start_and_new_damage_does_not() {
+    let house = House::new(CALM, &[("job", "exit 0", "")]);
+    let engine = house.engine();
+    let damage = || {
+        std::fs::create_dir_all(house.data("quarantine")).unwrap();
+        std::fs::write(house.data("quarantine").join("piece"), b"x").unwrap();
+    };
+    damage();
+    house.submit("job", "null");
+    let damaged = until_standing(&house, "journal_damaged");
+    let alone = until_standing(&house, "no_worker");
+    assert_eq!(health(&house), "CRITICAL");
+    acknowledge(&house, &damaged);
+    assert_eq!(health(&house), "CRITICAL", "there is no worker");
+    acknowledge(&house, &alone);
+    assert_eq!(health(&house), "ATTENTION");
+    let doctor = house.run(&["doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("(acknowledged by "), "{doctor}");
+    // Over, and back: it is as grave as ever.
+    std::fs::remove_dir_all(house.data("quarantine")).unwrap();
+    until_over(&house, "journal_damaged");
+    damage();
+    let damaged = until_standing(&house, "journal_damaged");
+    assert_eq!(health(&house), "CRITICAL");
+    acknowledge(&house, &damaged);
+    engine.kill();
+    let engine = house.engine();
+    assert_eq!(health(&house), "ATTENTION");
+    house.until("the wait for a worker is told again", |house| {
+        let points = house.status()?.attention;
+        points.into_iter().find(|point| point.alert.as_deref() == Some("no_worker workers"))
+    });
+    assert_eq!(health(&house), "ATTENTION");
+    for alert in ["no_worker", "journal_damaged"] {
+        let known = standing(&house, alert).unwrap();
+        assert!(!known["acked"].is_null() && known["count"] == 1, "{known}");
+    }
+    // The last record is whole and wrong at the next start.
+    house.submit("job", "\"the-last-record\"");
+    engine.kill();
+    let found = super::house::bytes_of(&house.data("journal")).into_iter().find_map(|file| {
+        let place = file.1.windows(15).rposition(|some| some == b"the-last-record")?;
+        Some((file, place))
+    });
+    let ((segment, mut bytes), place) = found.unwrap();
+    bytes[place] ^= 1;
+    std::fs::write(segment, bytes).unwrap();
+    let _engine = house.engine();
+    house.until("the damage is news", |house| {
+        standing(house, "journal_damaged").filter(|alert| alert["acked"].is_null())
+    });
+    assert_eq!(health(&house), "CRITICAL");
+}
+
+/// A handler that tells nothing of how far it is, and hangs.
+#[test]
+fn an_attempt_that_runs_much_longer_than_others_is_an_alert_and_is_not_stopped() {
+    let script = "[ -e \"$DIR/hang\" ] && until_there go; exit 0";
+    let lines = "stall_after = \"1s\"";
+    let house = House::new(CALM, &[("often", script, lines), ("rare", script, lines)]);
+    let (_engine, _worker) = start(&house);
+    for _ in 0..20 {
+        let id = house.submit("often", "null");
+        house.until_status(id, Status::Success);
+    }
+    house.touch("hang");
+    let rare = house.submit("rare", "null");
+    house.until_start(rare, 1);
+    let often = house.submit("often", "null");
+    house.until_start(often, 1);
+    let alert = until_standing(&house, "task_stalled");
+    assert_eq!(alert["subject"], often.to_string());
+    let what = alert["what"].as_str().unwrap();
+    assert!(what.contains("and tells of no progress: 95 of 100 of its type take"), "{what}");
+    let status = house.status().unwrap();
+    assert_eq!(status.health, "ATTENTION");
+    assert!(status.attention.iter().any(|point| point.what == what), "{status:#?}");
+    assert_eq!(house.task(often).status, Status::Running);
+    house.touch("go");
+    house.until_status(often, Status::Success);
+    house.until_status(rare, Status::Success);
+    until_over(&house, "task_stalled");
+}
+
+/// Nobody can end such an alert by a success, and nobody has to.
+#[test]
+fn failures_of_a_type_that_left_the_config_are_over() {
+    let house = House::new(CALM, &[("stays", FAILS, ONCE), ("goes", FAILS, ONCE)]);
+    let (_engine, _worker) = start(&house);
+    for kind in ["stays", "goes"] {
+        let id = house.submit(kind, "null");
+        house.until_status(id, Status::Failed);
+    }
+    let of = |house: &House, kind: &str| {
+        let all = alerts(house).into_iter();
+        { all }.any(|alert| alert["subject"] == kind && alert["over"].is_null())
+    };
+    assert!(of(&house, "stays") && of(&house, "goes"));
+    let text = config(&house);
+    let (rest, gone) = text.split_once("[handlers.goes]").unwrap();
+    put(&house.path("midwatch.toml"), rest);
+    house.until("it is over", |house| (!of(house, "goes")).then_some(()));
+    assert!(of(&house, "stays"));
+    put(&house.path("midwatch.toml"), &format!("{rest}[handlers.goes]{gone}"));
+}
+
+/// A store whose life clock stands shortly before a full hour, with something to report of it.
+fn shortly_before_an_hour(house: &House, before: u64) {
+    use midwatch::engine::{Engine, Input, Start, Ticket};
+    use midwatch::journal::{Host, Options, RealDisk};
+    use midwatch::kernel::event::Actor;
+    use midwatch::kernel::ids::{LifeTime, Moment, Timestamp};
+    use midwatch::kernel::rules::Rules;
+    use midwatch::kernel::task::TaskSpec;
+
+    let dir = house.path("data");
+    std::fs::create_dir(&dir).unwrap();
+    let owner = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&dir, owner).unwrap();
+    let disk = RealDisk::open(&dir).unwrap();
+    let machine = Host { machine_id: [1; 16], boot_id: [2; 16], random: 7 };
+    let (mut engine, _) =
+        Engine::open(disk, Options::default(), machine, Rules::default()).unwrap();
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let wall = Timestamp(u64::try_from(since.as_millis()).unwrap());
+    let now = Moment { wall, life: LifeTime(3_600_000 - before), ..Moment::default() };
+    let begin = Start { version: "1".into(), boot_id: "another".into(), ..Start::default() };
+    engine.start(begin, now).unwrap();
+    let commands = (0..3).map(|_| midwatch::kernel::Command::Submit(TaskSpec::new("job", "null")));
+    let (from, by, commands) = (Ticket(1), Actor::Daemon, commands.collect());
+    engine.step(vec![Input::Ask { from, by, commands }], now).unwrap();
+    engine.close().unwrap();
+}
+
+/// The hourly report goes to those that want it, delays no alert, and is not piled up.
+// spec: ALT-013
+#[test]
+fn a_channel_that_wants_it_gets_the_hourly_report_and_no_alert_waits_for_that() {
+    let [slow, plain] = [Answers::Late, Answers::Well("")].map(Hook::start);
+    let mut told = String::new();
+    for (name, hook, style, report) in
+        [("slow", &slow, "json", true), ("plain", &plain, "slack", false)]
+    {
+        told += &format!(
+            "[alerts.{name}]\nwebhook = \"{}\"\nstyle = \"{style}\"\nreport = {report}\n\
+             group_wait = \"0s\"\ngroup_interval = \"0s\"\n",
+            hook.url(name)
+        );
+    }
+    told += "[alerts.program]\ncommand = [\"/bin/sh\", \"-c\", \"cat >>HOME/told; echo >>HOME/told\"]\n\
+             report = true\nmin_level = \"critical\"\n";
+    let house = House::with(&told, CALM, &[("job", "exit 0", ""), ("bad", FAILS, ONCE)]);
+    let home = house.path("").display().to_string();
+    let text = config(&house).replace("HOME/", &home);
+    put(&house.path("midwatch.toml"), &text);
+    shortly_before_an_hour(&house, 20_000);
+    let _engine = house.spawn("engine", no_proxy(&house, &["engine", "--adopt"]));
+    house.until_served();
+    let _worker = house.worker("w1", 1);
+    let report = "the last hour of job: 3 created";
+    let said = house.until_file("told");
+    let notice: Value = serde_json::from_str(said.lines().next().unwrap()).unwrap();
+    assert_eq!(notice["title"], "the hourly report");
+    assert_eq!((&notice["level"], &notice["alerts"]), (&"info".into(), &serde_json::json!([])));
+    assert!(notice["report"][0].as_str().unwrap().starts_with(report), "{notice}");
+    // One channel has been asked to take it, and says nothing. An alert goes its own way.
+    house.until("it is on its way", |_| (0 < slow.count()).then_some(()));
+    slow.now(Answers::Well(""));
+    let id = house.submit("bad", "null");
+    house.until_status(id, Status::Failed);
+    house.until("both arrive", |_| (2 <= slow.took().len()).then_some(()));
+    let took = slow.took();
+    assert!(took[0].contains("\"task_failed\"") && !took[0].contains(report), "{took:?}");
+    assert!(took[1].contains(report), "{took:?}");
+    assert_eq!(slow.took().len(), 2, "once");
+    house.until("the other channel is told", |_| (0 < plain.count()).then_some(()));
+    assert!(!plain.took().concat().contains(report));
+}
