@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 /// What makes an address a secret.
-const TOKEN: &str = "T0K3N-that-nobody-may-see";
+pub(super) const TOKEN: &str = "T0K3N-that-nobody-may-see";
 
 /// How a webhook answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn serve(mut stream: TcpStream, how: Answers, seen: &Mutex<Vec<(Answers, String,
 }
 
 /// An engine or daemon must not send to this machine through a proxy.
-fn no_proxy(house: &House, args: &[&str]) -> std::process::Command {
+pub(super) fn no_proxy(house: &House, args: &[&str]) -> std::process::Command {
     let mut command = house.command(args);
     command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
     command

@@ -15,6 +15,7 @@ mod faults;
 mod fences;
 mod full;
 mod keep;
+mod https;
 mod logs;
 mod losses;
 mod namespace;
