@@ -345,3 +345,17 @@ fn the_ping_falls_silent_while_something_critical_stands() {
     house.until("it is pinged again", |_| (before < outside.count()).then_some(()));
     drop(engine);
 }
+
+// The client's patience was shorter than that of the channel, and the outcome unknown.
+#[test]
+fn a_test_of_a_channel_waits_as_long_as_the_channel_does() {
+    let slow = "[alerts.slow]\ncommand = [\"/bin/sleep\", \"60\"]\n";
+    let house = House::with(slow, CALM, &[("job", "exit 0", "")]);
+    let _engine = house.engine();
+    let tested = house.run(&["alerts", "test"]);
+    let said = String::from_utf8(tested.stdout).unwrap();
+    assert_eq!(
+        (tested.status.code(), said.as_str()),
+        (Some(1), "slow: /bin/sleep took longer than 15 s\n")
+    );
+}
