@@ -38,7 +38,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -465,7 +465,7 @@ fn app(
     };
     Ok(Arc::new(App {
         hand,
-        policy: RwLock::new(Arc::new(policy)),
+        policy: watch::Sender::new(Arc::new(policy)),
         house: House::default(),
         pulse: Arc::default(),
         own_health: Arc::new(OwnHealth::new(supervisor)),

@@ -6,7 +6,7 @@
 pub(crate) mod browser;
 mod token;
 
-pub(crate) use token::{Shown, Tokens};
+pub(crate) use token::{Pass, Shown, Tokens};
 
 use super::app::{App, Policy};
 use super::peer::{Peer, Who};
@@ -102,8 +102,8 @@ fn open(policy: &Policy, method: &Method, path: &str) -> Open {
 }
 
 impl Door {
-    /// Who asks, if he may ask at all.
-    pub(crate) fn admit(self, app: &App, head: Head<'_>) -> Result<Peer, Refusal> {
+    /// Who asks, if he may ask at all, and the token that let him in.
+    pub(crate) fn admit(self, app: &App, head: Head<'_>) -> Result<(Peer, Option<Pass>), Refusal> {
         let Head { method, path, headers } = head;
         let policy = app.policy();
         let (address, open) = match self {
@@ -111,13 +111,13 @@ impl Door {
             Self::Tcp(address) => (Some(address), open(&policy, method, path)),
         };
         if matches!(open, Open::Whole) {
-            return Ok(Peer::STRANGER);
+            return Ok((Peer::STRANGER, None));
         }
         let names = Names { address, hosts: &policy.hosts };
         browser::check(names, method, headers).map_err(Refusal::at_once)?;
         match (self, open) {
-            (Self::Socket(peer), _) => Ok(peer),
-            (Self::Tcp(_), Open::Named) => Ok(Peer::STRANGER),
+            (Self::Socket(peer), _) => Ok((peer, None)),
+            (Self::Tcp(_), Open::Named) => Ok((Peer::STRANGER, None)),
             (Self::Tcp(_), _) => {
                 let shown = policy.tokens.shown(headers);
                 if shown == Shown::Wrong {
@@ -137,9 +137,11 @@ pub(crate) struct Head<'a> {
     pub(crate) headers: &'a HeaderMap,
 }
 
-fn by_token(shown: Shown) -> Result<Peer, Refusal> {
+fn by_token(shown: Shown) -> Result<(Peer, Option<Pass>), Refusal> {
     let (detail, wait) = match shown {
-        Shown::Role(access) => return Ok(Peer { who: Who::Token, access }),
+        Shown::Known(pass) => {
+            return Ok((Peer { who: Who::Token, access: pass.role() }, Some(pass)));
+        }
         Shown::Nothing => ("by TCP a token is needed", Duration::ZERO),
         Shown::Wrong => ("that token is not known", WRONG_TOKEN_WAIT),
     };
