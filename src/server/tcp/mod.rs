@@ -4,8 +4,10 @@
 //! further than `operate`. Whichever door it is, no page of another site gets in.
 
 pub(crate) mod browser;
+mod opening;
 mod token;
 
+pub(crate) use opening::open;
 pub(crate) use token::{Pass, Shown, Tokens};
 
 use super::app::{App, Policy};
@@ -93,7 +95,7 @@ enum Open {
     No,
 }
 
-fn open(policy: &Policy, method: &Method, path: &str) -> Open {
+fn openness(policy: &Policy, method: &Method, path: &str) -> Open {
     let hook = path.strip_prefix("/v1/hooks/").is_some_and(|name| !name.contains('/'));
     if path == "/healthz" || path == "/readyz" || (hook && method == Method::POST) {
         return Open::Whole;
@@ -108,7 +110,7 @@ impl Door {
         let policy = app.policy();
         let (address, open) = match self {
             Self::Socket(_) => (None, Open::No),
-            Self::Tcp(address) => (Some(address), open(&policy, method, path)),
+            Self::Tcp(address) => (Some(address), openness(&policy, method, path)),
         };
         if matches!(open, Open::Whole) {
             return Ok((Peer::STRANGER, None));

@@ -184,17 +184,37 @@ fn a_token_file_that_others_can_read_or_that_is_missing_stops_the_start() {
     }
 }
 
+/// What status says of an address; nothing where all is well with it.
+fn told_of(server: &Server, at: SocketAddr) -> Option<String> {
+    let status = server.get("/v1/status").json();
+    let mut points = status["attention"].as_array().unwrap().iter();
+    points.find_map(|point| {
+        let what = point["what"].as_str().unwrap();
+        what.contains(&at.to_string()).then(|| format!("{what} {}", point["commands"]))
+    })
+}
+
+/// A port that another program had, or an address of an interface that came up late, stopped the
+/// daemon, and with it all tasks.
 #[test]
-fn an_address_that_somebody_else_has_is_refused_with_its_name() {
-    let (server, at) = listening(|_| ());
-    let tokens = server.dir.path().join("tokens");
+fn an_address_that_somebody_else_has_stops_nothing_and_is_served_once_it_is_free() {
+    let (first, at) = listening(|_| ());
+    let tokens = first.dir.path().join("tokens");
     let second = Server::start_in(tempfile::tempdir().unwrap(), |config| {
         config.http.listen = Some(at);
         config.http.token_file = Some(tokens);
     });
-    let error = second.err().unwrap();
-    assert_eq!(error.exit_code, 7);
-    assert!(error.text.contains(&format!("cannot listen on {at}")), "{error}");
+    let second = second.unwrap();
+    second.submit(&json!({ "type": "fetch_data" }));
+    let told = told_of(&second, at).unwrap();
+    for part in ["in use", "[http]", "ss -ltnp"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(told_of(&first, at), None);
+    let _dir = first.stop();
+    super::fixture::eventually("it is served", || told_of(&second, at).is_none().then_some(()));
+    let tasks = ask(at, "GET", "/v1/tasks", &[&bearer(READ)], "").json();
+    assert_eq!(tasks["tasks"][0]["id"], 1, "by the second: {tasks}");
 }
 
 /// Opens the stream of events and waits until it has begun.
