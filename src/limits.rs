@@ -45,11 +45,11 @@ pub const INBOX_WAITED_MAX: usize = 1 << 16;
 /// Longest id of a webhook's delivery; with the name of its hook it is an idempotency key.
 pub const DELIVERY_ID_BYTES_MAX: usize = 200;
 
-/// Connections served at once; the next one waits in the kernel's backlog.
+/// Connections served at once; the next one is turned away.
 pub const CONNECTIONS_MAX: usize = 1024;
 
 /// Connections by TCP served at once, counted apart: they must not keep workers and people of this
-/// host out.
+/// host out. One more takes the place of the one that has been idle for longest.
 pub const TCP_CONNECTIONS_MAX: usize = 128;
 
 /// Requests that may wait for the engine; a full queue answers "busy" instead of growing.

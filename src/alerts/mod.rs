@@ -10,11 +10,8 @@ mod web;
 
 pub use body::text;
 
-use crate::api::NoticeView;
+use crate::api::{MESSAGE_TIME_MAX as TIME_MAX, NoticeView};
 use crate::config::Way;
-
-/// Longest time for one message, all of it.
-pub const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Most bytes of an answer, or of a program's output, that are looked at.
 const ANSWER_BYTES_MAX: u64 = 4 << 10;

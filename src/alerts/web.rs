@@ -125,13 +125,38 @@ fn why(url: &SecretUrl, error: &ureq::Error) -> String {
     let why = match error {
         ureq::Error::Timeout(_) => "no answer in time".to_owned(),
         ureq::Error::HostNotFound => "there is no such host".to_owned(),
-        ureq::Error::Io(error) => error.kind().to_string(),
+        ureq::Error::Io(error) => {
+            // What is wrong with a certificate comes wrapped.
+            let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+            inner.map_or_else(|| error.kind().to_string(), tls)
+        }
         ureq::Error::Tls(what) => format!("TLS: {what}"),
-        ureq::Error::Rustls(error) => format!("TLS: {error}"),
+        ureq::Error::Rustls(error) => tls(error),
         ureq::Error::ConnectionFailed => "no connection".to_owned(),
         _ => "the request failed".to_owned(),
     };
     format!("{url}: {why}")
+}
+
+/// What is wrong with the other side's TLS, and what to do. Of the address it names the host alone.
+fn tls(error: &rustls::Error) -> String {
+    use rustls::CertificateError as Bad;
+    let remedy = match error {
+        rustls::Error::InvalidCertificate(Bad::UnknownIssuer) => {
+            "; if it is one of your own, `ca_file` names the certificate that it hangs on"
+        }
+        rustls::Error::InvalidCertificate(
+            Bad::Expired
+            | Bad::ExpiredContext { .. }
+            | Bad::NotValidYet
+            | Bad::NotValidYetContext { .. },
+        ) => "; renew it there, or see to the clock of this host",
+        rustls::Error::InvalidCertificate(
+            Bad::NotValidForName | Bad::NotValidForNameContext { .. },
+        ) => "; the address must have a name that the certificate is for",
+        _ => "",
+    };
+    format!("TLS: {error}{remedy}")
 }
 
 fn address(webhook: &Webhook) -> Result<SecretUrl, String> {

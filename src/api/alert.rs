@@ -2,6 +2,7 @@
 
 use crate::kernel::ids::TaskId;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Answer to `GET /v1/alerts`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -100,6 +101,10 @@ pub struct TestRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<String>,
 }
+
+/// Longest time for one message to a channel, all of it. So a test is answered within it, whatever
+/// the channels do.
+pub const MESSAGE_TIME_MAX: Duration = Duration::from_secs(15);
 
 /// Answer to a test: what became of each message.
 #[derive(Clone, Debug, Serialize, Deserialize)]

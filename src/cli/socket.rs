@@ -4,6 +4,7 @@ use super::connection::{Api, Request};
 use super::failure::{Failure, exit};
 use super::paint::{Ink, Paint};
 use super::text::tame;
+use crate::api::MESSAGE_TIME_MAX;
 use crate::client::{Blocking, ClientError, Download};
 use crate::config::{Config, ConfigError, Named, Surroundings};
 use crate::process;
@@ -21,6 +22,8 @@ pub(crate) struct Daemon {
     warn: Warn,
     socket: OnceCell<PathBuf>,
     client: OnceCell<Blocking>,
+    /// For requests that wait for the channels of alerts.
+    testing: OnceCell<Blocking>,
     /// For requests whose answers may wait for something to happen.
     patient: OnceCell<Blocking>,
 }
@@ -37,22 +40,29 @@ pub(crate) enum Warn {
 /// How long a daemon that is well may take to begin the answer to an ordinary request.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Whether the answer may wait for something to happen.
-fn waits(request: &Request) -> bool {
+/// The same for a test of the channels of alerts.
+const TEST_WITHIN: Duration = MESSAGE_TIME_MAX.saturating_add(ANSWER_WITHIN);
+
+/// How long the answer to a request may take to begin; none for one that may wait for something to
+/// happen.
+fn patience(request: &Request) -> Option<Duration> {
     match request {
         Request::Get { path } => {
-            ["/wait", "follow=1", "/v1/events"].iter().any(|mark| path.contains(mark))
+            let waits = ["/wait", "follow=1", "/v1/events"].iter().any(|mark| path.contains(mark));
+            (!waits).then_some(ANSWER_WITHIN)
         }
-        Request::Post { .. } | Request::Delete { .. } => false,
-        Request::Lines { .. } => true,
+        // Answered once each channel took the message, or had its time.
+        Request::Post { path, .. } if path == "/v1/alerts/test" => Some(TEST_WITHIN),
+        Request::Post { .. } | Request::Delete { .. } => Some(ANSWER_WITHIN),
+        Request::Lines { .. } => None,
     }
 }
 
 impl Daemon {
     /// A daemon to be found by what was named.
     pub(crate) fn new(named: Named, around: Surroundings, warn: Warn) -> Self {
-        let (socket, client, patient) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
-        Self { named, around, warn, socket, client, patient }
+        let (client, testing, patient) = (OnceCell::new(), OnceCell::new(), OnceCell::new());
+        Self { named, around, warn, socket: OnceCell::new(), client, testing, patient }
     }
 
     /// Its socket. A config that was refused is complained about once, and hinders nothing.
@@ -68,14 +78,22 @@ impl Daemon {
         Ok(self.socket.get_or_init(|| socket))
     }
 
-    fn client(&self, patient: bool) -> Result<&Blocking, Failure> {
-        let cell = if patient { &self.patient } else { &self.client };
+    fn client(&self, request: &Request) -> Result<&Blocking, Failure> {
+        let patience = patience(request);
+        let cell = match patience {
+            Some(ANSWER_WITHIN) => &self.client,
+            Some(_) => &self.testing,
+            None => &self.patient,
+        };
         if let Some(client) = cell.get() {
             return Ok(client);
         }
         let client = Blocking::connect(self.socket()?.clone())
             .map_err(|error| Failure::new(exit::FAILED, format!("cannot begin: {error}")))?;
-        let client = if patient { client } else { client.answering_within(ANSWER_WITHIN) };
+        let client = match patience {
+            Some(limit) => client.answering_within(limit),
+            None => client,
+        };
         Ok(cell.get_or_init(|| client))
     }
 }
@@ -90,12 +108,12 @@ fn warning(error: &ConfigError, socket: &Path, paint: Paint) -> String {
 impl Api for Daemon {
     fn read_log(&self, path: &str) -> Result<(u64, Box<dyn BufRead + '_>), Failure> {
         let request = Request::Get { path: path.to_owned() };
-        let download = self.client(waits(&request))?.download(path)?;
+        let download = self.client(&request)?.download(path)?;
         Ok((download.offset(), Box::new(Arriving::new(download))))
     }
 
     fn send(&self, request: &Request) -> Result<Box<dyn BufRead + '_>, Failure> {
-        let client = self.client(waits(request))?;
+        let client = self.client(request)?;
         match request {
             Request::Get { path } => Ok(Box::new(Arriving::new(client.download(path)?))),
             Request::Post { path, body } => {

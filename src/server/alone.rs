@@ -49,7 +49,7 @@ pub fn role(file: &[u8], head: &Head<'_>) -> Result<Option<&'static str>, String
     Ok(match Tokens::parse(file)?.shown(&head.headers()) {
         Shown::Nothing => None,
         Shown::Wrong => Some(""),
-        Shown::Role(access) => Some(access.word()),
+        Shown::Known(pass) => Some(pass.role().word()),
     })
 }
 

@@ -23,7 +23,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -43,8 +43,8 @@ pub(crate) const WAIT_MAX: Millis = Millis::secs(60);
 pub(crate) struct App {
     /// The way into the engine's thread.
     pub(crate) hand: Hand,
-    /// What of the config a request is judged by.
-    pub(crate) policy: RwLock<Arc<Policy>>,
+    /// What of the config a request is judged by, and whoever must know that it is another now.
+    pub(crate) policy: watch::Sender<Arc<Policy>>,
     /// What is known of the house besides the engine.
     pub(crate) house: House,
     /// Whether the engine's thread is well.
@@ -145,13 +145,13 @@ impl App {
 
     /// What requests are judged by now; it may be another one at the next request.
     pub(crate) fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.borrow())
     }
 
-    /// Judges the next requests by another one.
+    /// Judges the next requests by another one; what a token opened that it lets in no more ends.
     pub(crate) fn put_in_force(&self, policy: Policy) {
         self.traffic.keep(&policy.hooks);
-        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(policy);
+        drop(self.policy.send_replace(Arc::new(policy)));
         self.inbox.config_changed();
     }
 

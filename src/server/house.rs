@@ -1,5 +1,6 @@
 //! What the server knows of its house besides the engine: how the last reading of the config went,
-//! and which of the supervisor's other children keep ending. Only `status` asks for it.
+//! which of the supervisor's other children keep ending, and whether it can be reached by TCP. Only
+//! `status` asks for it.
 
 use super::status::{alert, point};
 use crate::api::Attention;
@@ -26,6 +27,8 @@ struct News {
     parked: BTreeMap<String, String>,
     /// What stands in the way of the inbox.
     inbox: Option<String>,
+    /// Why nobody is served by TCP, and the command that shows what is in the way.
+    tcp: Option<(String, String)>,
 }
 
 impl House {
@@ -73,6 +76,11 @@ impl House {
         }
     }
 
+    /// Notes why the TCP address cannot be had, with the command that shows what is in the way.
+    pub(crate) fn note_tcp(&self, trouble: Option<(String, String)>) {
+        self.news(|news| news.tcp = trouble);
+    }
+
     /// Whether the config's last reading was taken.
     pub(crate) fn config_is_ok(&self) -> bool {
         self.news(|news| news.refused.is_none())
@@ -109,6 +117,9 @@ impl House {
                 let what = format!("the inbox takes nothing: {why}");
                 let point = point(false, what, "midwatch config show");
                 points.push(alert(Rule::InboxStopped, "inbox", point));
+            }
+            if let Some((what, command)) = &news.tcp {
+                points.push(point(false, what.clone(), command));
             }
             points
         })

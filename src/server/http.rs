@@ -2,11 +2,13 @@
 
 use super::app::{Answered, App, ok};
 use super::problems::Failure;
+use super::room::{Carried, Guest, Room};
 use super::tcp::{Door, Head};
 use super::triggers::hooks;
 use super::{alerts, events, logs, metrics, page, schedules, stats, status, tasks, types, workers};
 use crate::api::{Code, Problem};
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State as Shared};
 use axum::response::Response;
 use axum::routing::{get, post};
@@ -15,13 +17,14 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Longest time for the head of a request; so also the longest rest of an open connection.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
@@ -38,7 +41,8 @@ const CLOSING_TIME: Duration = Duration::from_secs(5);
 /// Longest time for the engine to answer that it is ready.
 const READY_TIME: Duration = Duration::from_secs(2);
 
-/// How long to wait when the system has no descriptor left.
+/// How long to wait when the system has no descriptor left, or for the last bytes to somebody who
+/// has to make room.
 const BREATH: Duration = Duration::from_millis(100);
 
 /// All routes.
@@ -116,7 +120,7 @@ pub(crate) async fn serve<L: Listening>(
 ) -> io::Result<()> {
     let mut closing = app.closing.clone();
     let router = router(Arc::clone(app));
-    let room = Arc::new(Semaphore::new(connections_max));
+    let room = Room::new(connections_max);
     loop {
         let accepted = tokio::select! {
             biased;
@@ -125,13 +129,14 @@ pub(crate) async fn serve<L: Listening>(
         };
         match accepted {
             Ok((stream, None)) => turn_away(&stream),
-            Ok((stream, Some(permit))) => {
-                let connection = connection(stream, Arc::clone(app), router.clone());
+            Ok((stream, Some(seat))) => {
+                let guest = L::GIVES_WAY.then(|| Guest::arrive(&room));
+                let connection = connection(stream, Arc::clone(app), router.clone(), guest);
                 tokio::spawn(async move {
                     if let Err(error) = connection.await {
                         tracing::debug!("a connection ended: {error}");
                     }
-                    drop(permit);
+                    drop(seat);
                 });
             }
             Err(error) => {
@@ -141,9 +146,7 @@ pub(crate) async fn serve<L: Listening>(
         }
     }
     drop(listener);
-    // The last permit is free when the last connection has ended.
-    let all = room.acquire_many(u32::try_from(connections_max).unwrap_or(u32::MAX));
-    if tokio::time::timeout(CLOSING_TIME, all).await.is_err() {
+    if tokio::time::timeout(CLOSING_TIME, room.empty(connections_max)).await.is_err() {
         tracing::warn!("some requests did not end in time");
     }
     Ok(())
@@ -153,6 +156,9 @@ pub(crate) async fn serve<L: Listening>(
 pub(crate) trait Listening {
     /// One of them.
     type Stream: Coming;
+    /// Whether idle ones make room for others when there are too many. Not those of workers and
+    /// of people of this host, who would find theirs gone just as they ask for something.
+    const GIVES_WAY: bool;
     /// Waits for the next one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
 }
@@ -167,6 +173,7 @@ pub(crate) trait Coming: AsyncRead + AsyncWrite + Send + Unpin + 'static {
 
 impl Listening for UnixListener {
     type Stream = UnixStream;
+    const GIVES_WAY: bool = false;
     async fn next(&self) -> io::Result<UnixStream> {
         Ok(self.accept().await?.0)
     }
@@ -174,6 +181,7 @@ impl Listening for UnixListener {
 
 impl Listening for TcpListener {
     type Stream = TcpStream;
+    const GIVES_WAY: bool = true;
     async fn next(&self) -> io::Result<TcpStream> {
         let (stream, _) = self.accept().await?;
         // Events are small and should not wait for each other.
@@ -203,15 +211,13 @@ impl Coming for TcpStream {
     }
 }
 
-type Permit = tokio::sync::OwnedSemaphorePermit;
-
-/// The next connection, with its permit while there is one left.
+/// The next connection, with its seat if there is one for it.
 async fn accept<L: Listening>(
     listener: &L,
-    room: &Arc<Semaphore>,
-) -> io::Result<(L::Stream, Option<Permit>)> {
+    room: &Room,
+) -> io::Result<(L::Stream, Option<OwnedSemaphorePermit>)> {
     let stream = listener.next().await?;
-    Ok((stream, Arc::clone(room).try_acquire_owned().ok()))
+    Ok((stream, room.seat().await))
 }
 
 /// Tells somebody at once that there is no room, instead of letting everybody wait behind
@@ -234,22 +240,32 @@ async fn connection(
     stream: impl Coming,
     app: Arc<App>,
     router: Router,
+    guest: Option<Arc<Guest>>,
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let door = stream.door(&app)?;
+    let mut policy = app.policy.subscribe();
+    // The token of the last request. What it opened is still open if it is open at all.
+    let last = Arc::new(Mutex::new(None));
     let router = TowerToHyperService::new(router);
-    let judge = Arc::clone(&app);
+    let (judge, shown, host) = (Arc::clone(&app), Arc::clone(&last), guest.clone());
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        let busy = host.as_ref().map(Guest::begin);
         let (method, headers) = (request.method(), request.headers());
         let admitted = door.admit(&judge, Head { method, path: request.uri().path(), headers });
-        let called = admitted.map(|peer| {
+        let called = admitted.map(|(peer, pass)| {
+            *shown.lock().unwrap_or_else(PoisonError::into_inner) = pass;
             request.extensions_mut().insert(peer);
             router.call(request)
         });
         async move {
-            match called {
-                Ok(called) => called.await,
-                Err(refusal) => Ok(refusal.answer().await),
-            }
+            let response = match called {
+                Ok(called) => called.await?,
+                Err(refusal) => refusal.answer().await,
+            };
+            Ok::<_, Infallible>(match busy {
+                Some(busy) => response.map(|body| Body::new(Carried::new(body, busy))),
+                None => response,
+            })
         }
     });
     let stream = TokioIo::new(super::stall::Stalling::new(stream, WRITE_STALL_MAX));
@@ -259,9 +275,38 @@ async fn connection(
         .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(stream, service);
     let mut served = std::pin::pin!(served);
-    tokio::select! {
-        ended = served.as_mut() => return Ok(ended?),
-        () = app.closing() => served.as_mut().graceful_shutdown(),
+    loop {
+        tokio::select! {
+            // First: what has come already is answered.
+            biased;
+            ended = served.as_mut() => return Ok(ended?),
+            () = app.closing() => {
+                served.as_mut().graceful_shutdown();
+                return Ok(served.await?);
+            }
+            _ = policy.changed() => {
+                let pass = *last.lock().unwrap_or_else(PoisonError::into_inner);
+                let policy = policy.borrow_and_update();
+                if pass.is_some_and(|pass| !policy.tokens.still_know(pass)) {
+                    return Ok(());
+                }
+            }
+            () = asked_to_go(guest.as_deref()) => {
+                served.as_mut().graceful_shutdown();
+                if guest.as_ref().is_some_and(|guest| guest.is_busy()) {
+                    return Ok(served.await?);
+                }
+                // The last answer may be on its way still; the rest of a request's head is not
+                // waited for.
+                return tokio::time::timeout(BREATH, served).await.unwrap_or(Ok(())).map_err(Into::into);
+            }
+        }
     }
-    Ok(served.await?)
+}
+
+async fn asked_to_go(guest: Option<&Guest>) {
+    match guest {
+        Some(guest) => guest.asked_to_go().await,
+        None => std::future::pending().await,
+    }
 }

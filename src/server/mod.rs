@@ -41,6 +41,7 @@ mod reload;
 mod remains;
 mod replay;
 mod report;
+mod room;
 mod rules;
 mod run;
 mod schedules;

@@ -19,7 +19,7 @@ use super::status::{About, Recovered};
 use super::tcp::WrongTokens;
 use super::triggers::hooks::Traffic;
 use super::triggers::inbox;
-use super::{claims, data_dir, deaths, http, lifeline, page, timekeeping};
+use super::{claims, data_dir, deaths, http, lifeline, page, tcp, timekeeping};
 use crate::clock::{self, Belief, Clock};
 use crate::config::{Config, Fsync, Running};
 use crate::engine::{Engine, Output, Start};
@@ -34,11 +34,12 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 use tokio::runtime::Runtime;
@@ -147,9 +148,8 @@ pub fn run(options: ServerOptions) -> Result<(), ServerError> {
     let opened = open(&config, &data_dir, adopt)?;
     drop(recovering);
     let (socket, listener) = bind(&config).map_err(ServerError::refused)?;
-    let listeners = (listener, bind_tcp(&config)?);
     let orders = Orders { reload, hangup, lifeline, probe, signals };
-    let served = runtime.block_on(serve(&config, &data_dir, opened, listeners, orders));
+    let served = runtime.block_on(serve(&config, &data_dir, opened, listener, orders));
     drop(socket);
     served
 }
@@ -310,36 +310,19 @@ fn bind(config: &Config) -> Result<(Socket, std::os::unix::net::UnixListener), S
         .map_err(|error| ServerError::host("open the socket", &config.socket, &error))
 }
 
-/// The TCP address of the config, if it names one.
-fn bind_tcp(config: &Config) -> Result<Option<std::net::TcpListener>, ServerError> {
-    let Some(address) = config.http.listen else { return Ok(None) };
-    let listener = std::net::TcpListener::bind(address).and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    let refused = |error| ServerError {
-        exit_code: 7,
-        text: format!(
-            "cannot listen on {address}: {error}\n  `ss -ltnp` shows who has it; `listen` in [http] names another"
-        ),
-    };
-    listener.map(Some).map_err(refused)
-}
-
-/// Serves on the unix socket, and by TCP where there is a listener.
+/// Serves on the unix socket, and by TCP where the config names an address, once that can be had.
 async fn serve_all(
     unix: tokio::net::UnixListener,
-    tcp: Option<tokio::net::TcpListener>,
+    listen: Option<SocketAddr>,
     app: &Arc<App>,
 ) -> io::Result<()> {
     let by_tcp = async {
-        match tcp {
-            Some(listener) => {
-                tracing::info!("serving on http://{}/", listener.local_addr()?);
-                http::serve(listener, app, TCP_CONNECTIONS_MAX).await
-            }
-            None => Ok(()),
-        }
+        let Some(address) = listen else { return Ok(()) };
+        let listener = tokio::select! {
+            listener = tcp::open(address, &app.house) => listener,
+            () = app.closing() => return Ok(()),
+        };
+        http::serve(listener, app, TCP_CONNECTIONS_MAX).await
     };
     let (by_socket, by_tcp) = tokio::join!(http::serve(unix, app, room_for_connections()), by_tcp);
     by_socket.and(by_tcp)
@@ -360,7 +343,7 @@ async fn serve(
     config: &Config,
     data_dir: &Path,
     opened: Opened,
-    (listener, tcp): (std::os::unix::net::UnixListener, Option<std::net::TcpListener>),
+    listener: std::os::unix::net::UnixListener,
     orders: Orders,
 ) -> Result<(), ServerError> {
     let no_runtime = |error: io::Error| ServerError::host("serve", &config.socket, &error);
@@ -389,7 +372,6 @@ async fn serve(
     let postman = Arc::clone(&outbox);
     tokio::spawn(async move { postman.postman().await });
     let listener = tokio::net::UnixListener::from_std(listener).map_err(no_runtime)?;
-    let tcp = tcp.map(tokio::net::TcpListener::from_std).transpose().map_err(no_runtime)?;
     let (done, reloaded) = tokio::sync::mpsc::channel(1);
     if let Some(probe) = orders.probe {
         tokio::spawn(tell_that_all_is_well(File::from(probe), pulse, reloaded));
@@ -405,7 +387,7 @@ async fn serve(
     tokio::spawn(alerts::keep_watch(Arc::clone(&app)));
     tracing::info!("serving on {}", config.socket.display());
     let house = Arc::clone(&app);
-    let serving = serve_all(listener, tcp, &app);
+    let serving = serve_all(listener, config.http.listen, &app);
     let mut serving = std::pin::pin!(serving);
     tokio::select! {
         // A storage error: nothing more may be answered.
@@ -465,7 +447,7 @@ fn app(
     };
     Ok(Arc::new(App {
         hand,
-        policy: RwLock::new(Arc::new(policy)),
+        policy: watch::Sender::new(Arc::new(policy)),
         house: House::default(),
         pulse: Arc::default(),
         own_health: Arc::new(OwnHealth::new(supervisor)),

@@ -38,16 +38,16 @@ pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
     let mut after = Text::from("");
     loop {
         let from = after.clone();
-        let part = app.hand.read(move |facts| {
+        let look = move |facts: &Facts<'_>| {
             let schedules = facts.engine.state().schedules_after(&from).take(TAKEN_AT_ONCE);
             schedules.map(|schedule| Sketch::of(facts, schedule)).collect::<Vec<_>>()
-        })?;
-        let part = part.await?;
+        };
+        let part = app.read(look).await?;
         let Some(last) = part.last() else { break };
         after = last.name().clone();
         schedules.extend(part.into_iter().map(Sketch::summary));
     }
-    let refused = app.hand.read(refused)?.await?;
+    let refused = app.read(refused).await?;
     Ok(ok(&Schedules { schedules, refused }))
 }
 
@@ -66,11 +66,11 @@ pub(crate) async fn show(Shared(app): Shared<Arc<App>>, Path(name): Path<String>
 
 async fn sketch(app: &App, name: &str) -> Result<Sketch, Failure> {
     let wanted = Text::from(name);
-    let found = app.hand.read(move |facts| {
+    let look = move |facts: &Facts<'_>| {
         let found = facts.engine.state().schedule_shared(&wanted);
         found.map(|schedule| Sketch::of(facts, schedule))
-    })?;
-    found.await?.ok_or_else(|| no_such_schedule(name))
+    };
+    app.read(look).await?.ok_or_else(|| no_such_schedule(name))
 }
 
 fn no_such_schedule(name: &str) -> Failure {

@@ -1,10 +1,12 @@
-//! A status for the time in which the engine gives none: its thread hangs, as a rule in a write or
-//! a sync that the disk does not finish. Whoever asks then is told just that, and soon.
+//! What is said while the engine gives no answer: its thread hangs, as a rule in a write or a sync
+//! that the disk does not finish. Whoever asks for the status then is told just that, and soon; who
+//! looks at anything else is refused, and not left to wait.
 
 use super::app::App;
 use super::hand::Pending;
+use super::host::Facts;
 use super::pulse::Pulse;
-use super::status::{free_space, grade, of_the_house, point};
+use super::status::{grade, of_the_house, point};
 use crate::api::{Attention, ClockView, Code, Problem, StatusView};
 use crate::clock;
 use crate::kernel::ids::{Millis, Seq};
@@ -36,7 +38,41 @@ pub(crate) async fn within_patience<T>(
     }
 }
 
+/// How often it is looked whether who does not answer hangs.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 impl App {
+    /// Looks at the facts; refused when the engine has been at one turn for too long. One that has
+    /// much to do, and does it, is waited for.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&Facts<'_>) -> T + Send + 'static,
+    ) -> Result<T, Problem> {
+        let mut pending = self.hand.read(look)?;
+        loop {
+            match tokio::time::timeout(LOOK_EVERY, &mut pending).await {
+                Ok(answer) => return answer,
+                Err(_late) => self.refuse_if_stalled()?,
+            }
+        }
+    }
+
+    fn refuse_if_stalled(&self) -> Result<(), Problem> {
+        let busy = self.pulse.busy_for().filter(|busy| PATIENCE < *busy);
+        let Some(busy) = busy else { return Ok(()) };
+        let (silent, place) = (whole_seconds(busy), self.data_dir.display());
+        let detail = format!(
+            "the store has not answered for {silent}: a write or a sync in {place} hangs; nothing \
+             was done"
+        );
+        Err(Problem::new(Code::Busy, detail).with_help("midwatch status"))
+    }
+
+    /// For how long the engine has not answered.
+    pub(crate) fn silent_for(&self) -> Millis {
+        self.pulse.busy_for().unwrap_or(PATIENCE)
+    }
+
     /// Keeps a status for the time in which there is no other.
     pub(crate) fn remember(&self, view: &StatusView) {
         let mut last = self.last_status.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,9 +85,9 @@ pub(crate) fn stalled(app: &App, uptime: Millis) -> StatusView {
     let last = app.last_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let busy = app.pulse.busy_for();
     let silent = busy.unwrap_or(PATIENCE);
-    let disk_free = free_space(&app.data_dir);
     let mut attention = vec![silence(silent, busy.is_some(), &app.data_dir.display().to_string())];
-    attention.extend(of_the_house(&app.about, disk_free));
+    // The disk is not asked: it may hold up whoever asks it anything.
+    attention.extend(of_the_house(&app.about, None));
     attention.extend(app.house.points());
     attention.extend(app.own_health.points());
     let known = last.map(|(_, view)| view);
@@ -60,7 +96,7 @@ pub(crate) fn stalled(app: &App, uptime: Millis) -> StatusView {
         uptime_ms: uptime.0,
         health: grade(&mut attention),
         attention,
-        disk_free,
+        disk_free: None,
         config_reload_ok: app.house.config_is_ok(),
         processes: app.own_health.processes(),
         stalled_ms: Some(silent.0),
@@ -68,8 +104,12 @@ pub(crate) fn stalled(app: &App, uptime: Millis) -> StatusView {
     }
 }
 
+fn whole_seconds(time: Millis) -> String {
+    span(Millis(time.0 / 1000 * 1000))
+}
+
 fn silence(silent: Millis, busy: bool, data_dir: &str) -> Attention {
-    let silent = span(Millis(silent.0 / 1000 * 1000));
+    let silent = whole_seconds(silent);
     let what = if busy {
         format!(
             "the store has not answered for {silent}: a write or a sync in {data_dir} hangs; \

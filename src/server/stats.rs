@@ -35,7 +35,7 @@ pub(crate) async fn stats(
         Some(Err(error)) => return Err(invalid(format!("`since`: {error}"))),
     };
     let with_minutes = minutes.unwrap_or(0) != 0;
-    Ok(ok(&app.hand.read(move |facts| view(facts, span, with_minutes))?.await?))
+    Ok(ok(&app.read(move |facts| view(facts, span, with_minutes)).await?))
 }
 
 /// What the figures say of the span that ends now.

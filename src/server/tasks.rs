@@ -59,7 +59,7 @@ pub(crate) fn unexpected() -> Failure {
 pub(crate) async fn show(Shared(app): Shared<Arc<App>>, Path(id): Path<String>) -> Answered {
     let id: TaskId = number("task", &id)?;
     let look = move |facts: &Facts<'_>| sketch(facts, id);
-    Ok(ok(&app.hand.read(look)?.await??.finish()))
+    Ok(ok(&app.read(look).await??.finish()))
 }
 
 fn sketch(facts: &Facts<'_>, id: TaskId) -> Result<Sketch, Rejection> {
@@ -74,7 +74,7 @@ pub(crate) async fn history(Shared(app): Shared<Arc<App>>, Path(id): Path<String
         let task = facts.engine.state().task_or_why(id)?;
         Ok::<_, Rejection>(views::history(task, facts.now))
     };
-    let (task, mut history) = app.hand.read(look)?.await??;
+    let (task, mut history) = app.read(look).await??;
     history.task = task.finish();
     for attempt in &mut history.attempts {
         let file = std::fs::metadata(app.data_dir.join(&attempt.log));
@@ -233,7 +233,7 @@ pub(crate) async fn list(
     let (next, total) = loop {
         let filter = filter.clone();
         let most = TAKEN_AT_ONCE.min(limit - tasks.len());
-        let part = app.hand.read(move |facts| part(facts, &filter, from, most))?.await?;
+        let part = app.read(move |facts| part(facts, &filter, from, most)).await?;
         bytes += part.tasks.iter().map(Sketch::bytes).sum::<usize>();
         visited += part.visited;
         tasks.extend(part.tasks.into_iter().map(Sketch::finish));

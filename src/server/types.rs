@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// `GET /v1/types`.
 pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
-    let types = app.hand.read(|facts| {
+    let look = |facts: &Facts<'_>| {
         let (state, rules) = (facts.engine.state(), facts.engine.rules());
         let used = state.index().by_type.iter().filter(|(_, tally)| !tally.is_empty());
         let names: BTreeSet<&Text> = (rules.kinds.keys())
@@ -30,18 +30,18 @@ pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
             .chain(state.task_types().map(|known| &known.kind))
             .collect();
         Types { types: names.into_iter().map(|kind| view(facts, kind)).collect() }
-    })?;
-    Ok(ok(&types.await?))
+    };
+    Ok(ok(&app.read(look).await?))
 }
 
 /// `GET /v1/types/{type}`.
 pub(crate) async fn show(Shared(app): Shared<Arc<App>>, Path(kind): Path<String>) -> Answered {
     let name = kind.clone();
-    let found = app.hand.read(move |facts| {
+    let look = move |facts: &Facts<'_>| {
         let known = facts.engine.state().knows_type(facts.engine.rules(), &name);
         known.then(|| view(facts, &name))
-    })?;
-    match found.await? {
+    };
+    match app.read(look).await? {
         Some(view) => Ok(ok(&view)),
         None => Err(no_such_type(&kind, &app.policy().kinds)),
     }

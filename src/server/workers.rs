@@ -169,15 +169,15 @@ async fn offer(app: &App, worker: WorkerId, request: OfferRequest) -> Answered {
 
 /// `GET /v1/workers`.
 pub(crate) async fn list(Shared(app): Shared<Arc<App>>) -> Answered {
-    let workers = app.hand.read(|facts| {
+    let look = |facts: &Facts<'_>| {
         let state = facts.engine.state();
         let view = |worker: &crate::kernel::Worker| {
             let silent = facts.engine.silence(worker.id, facts.now.service);
             views::worker(state, worker, silent)
         };
         Workers { workers: state.workers().map(view).collect() }
-    })?;
-    Ok(ok(&workers.await?))
+    };
+    Ok(ok(&app.read(look).await?))
 }
 
 /// `POST /v1/workers/{id}/{verb}`.

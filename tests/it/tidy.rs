@@ -98,7 +98,10 @@ const CRATES: &[(&str, &[&str])] = &[
         &["http_body_util", "hyper", "hyper_util", "serde", "serde_json", "tokio", "tracing"],
     ),
     ("process", &["command_fds", "fs2", "libc", "rand", "rustix", "tokio"]),
-    ("alerts", &["data_encoding", "hmac", "serde_json", "sha2", "tracing", "ureq"]),
+    (
+        "alerts",
+        &["data_encoding", "hmac", "rustix", "rustls", "serde_json", "sha2", "tracing", "ureq"],
+    ),
     (
         "server",
         &[

@@ -6,12 +6,12 @@ use super::finding::{Finding, Level, plural};
 use crate::api::{StatusView, Workers};
 use std::path::Path;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     match &patient.status {
         Ok(status) => {
             let mut findings = answering(status, env!("CARGO_PKG_VERSION"));
-            if let Ok(workers) = patient.ask::<Workers>("/v1/workers") {
-                findings.extend(old_workers(&workers, &status.version));
+            if let Ok(workers) = &patient.workers {
+                findings.extend(old_workers(workers, &status.version));
             }
             findings
         }

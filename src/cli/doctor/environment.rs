@@ -33,13 +33,18 @@ const TMPFS: u64 = 0x0102_1994;
 /// Syncs that are tried.
 const SYNCS: u64 = 8;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+/// What the disk of the data directory gives.
+pub(super) fn disk_of_the_data(patient: &Patient) -> Vec<Finding> {
+    let Some(data_dir) = &patient.data_dir else { return Vec::new() };
+    let reserve = patient.config.as_ref().map_or(4 << 20, |config| config.journal.reserve);
+    let mut findings = room(data_dir, reserve);
+    findings.extend(store(data_dir));
+    findings
+}
+
+/// What else the host gives.
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if let Some(data_dir) = &patient.data_dir {
-        let reserve = patient.config.as_ref().map_or(4 << 20, |config| config.journal.reserve);
-        findings.extend(room(data_dir, reserve));
-        findings.extend(store(data_dir));
-    }
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     findings.extend(available(&meminfo).map(memory));
     findings.push(descriptors(getrlimit(Resource::Nofile).maximum));
@@ -245,6 +250,8 @@ fn try_store(probe: &Path) -> io::Result<Tried> {
     if file.try_lock_exclusive().is_ok() {
         locks = File::open(probe)?.try_lock_exclusive().is_err();
     }
+    // Before what may hang: nothing is left of it then.
+    fs::remove_file(probe)?;
     let began = crate::clock::monotonic();
     for _ in 0..SYNCS {
         file.write_all(&[0; 512])?;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Where programs are looked up when nothing says where.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let Ok(config) = &patient.config else {
         return vec![Finding::note("not looked at", "the config has to be mended first")];
     };
@@ -51,7 +51,7 @@ pub(super) fn one(name: &str, handler: &Handler, path: &str) -> Vec<Finding> {
         findings.push(problem(what, "getent passwd; getent group".to_owned()));
     }
     if let Some(schema) = &handler.schema
-        && File::open(schema).is_err()
+        && !(schema.is_file() && access(schema, Access::READ_OK).is_ok())
     {
         let what = format!("its schema {} cannot be read", schema.display());
         findings.push(problem(what, format!("ls -l {}", schema.display())));

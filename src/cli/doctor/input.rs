@@ -5,7 +5,7 @@ use super::finding::{Finding, plural};
 use crate::config::Config;
 use crate::server;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     match &patient.config {
         Err(error) => error
             .faults

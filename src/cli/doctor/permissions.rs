@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(data_dir) = &patient.data_dir {
         findings.extend(match fs::metadata(data_dir) {

@@ -2,13 +2,13 @@
 
 use super::Patient;
 use super::finding::Finding;
-use crate::api::{ScheduleView, Schedules};
+use crate::api::ScheduleView;
 
 /// Runs that failed one after another, from which on something must be done.
 const FAILURES_MANY: u32 = 3;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
-    let Ok(known) = patient.ask::<Schedules>("/v1/schedules") else {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
+    let Ok(known) = &patient.schedules else {
         return unasked(patient);
     };
     let mut findings: Vec<_> = known.schedules.iter().filter_map(one).collect();
@@ -30,7 +30,7 @@ pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
 }
 
 /// Without a daemon only what the config says is known, and that was checked as it was read.
-fn unasked(patient: &Patient<'_>) -> Vec<Finding> {
+fn unasked(patient: &Patient) -> Vec<Finding> {
     vec![match &patient.config {
         Ok(config) if config.schedules.is_empty() => Finding::ok("there are none in the config"),
         Ok(config) => Finding::ok(format!(

@@ -10,7 +10,7 @@ use std::path::Path;
 /// A journal larger than this is left to the journal tool.
 const BYTES_MAX: u64 = 256 << 20;
 
-pub(super) fn check(patient: &Patient<'_>) -> Vec<Finding> {
+pub(super) fn check(patient: &Patient) -> Vec<Finding> {
     if let Ok(status) = &patient.status {
         let size = bytes(status.journal_bytes);
         return vec![Finding::ok(format!("in the daemon's hands, {size}"))];

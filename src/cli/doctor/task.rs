@@ -9,6 +9,7 @@ use super::super::task_words::progress;
 use super::super::text::{cut, tame};
 use super::super::types;
 use super::finding::{Level, wrap};
+use super::patience::{PATIENCE, within};
 use super::tree::{Node, tree};
 use super::verdict::{Case, Verdict};
 use crate::api::{AttemptView, History, StatsView, StatusView, TaskView, TypeView, Workers};
@@ -69,7 +70,10 @@ fn look(id: TaskId, session: &Session<'_>) -> Result<Account, Failure> {
     let processes = process.map(tree).unwrap_or_default();
     let now = session.view.now;
     let (log_bytes, log_quiet_ms) = match (&attempt, get::<StatusView>(api, "/v1/status")) {
-        (Some(attempt), Ok(status)) => log(&Path::new(&status.data_dir).join(&attempt.log), now),
+        (Some(attempt), Ok(status)) => {
+            let path = Path::new(&status.data_dir).join(&attempt.log);
+            within(PATIENCE, move || log(&path, now)).unwrap_or_default()
+        }
         _ => (None, None),
     };
     let case = Case {

@@ -48,6 +48,37 @@ fn the_host_is_judged_by_what_it_gives() {
 }
 
 #[test]
+fn what_hangs_is_told_and_not_waited_for_and_its_disk_is_not_asked_again() {
+    fn hangs(_: &Patient) -> Vec<Finding> {
+        std::sync::Barrier::new(2).wait();
+        Vec::new()
+    }
+    let well = |_: &Patient| vec![Finding::ok("well")];
+    let never = |_: &Patient| -> Vec<Finding> { panic!("it would hang too") };
+    let absent = || Failure::new(exit::UNREACHABLE, "nobody listens on it");
+    let patient = Patient {
+        config: Err(crate::config::Fault::new("none").into()),
+        data_dir: Some("/data".into()),
+        status: Err(absent()),
+        schedules: Err(absent()),
+        workers: Err(absent()),
+    };
+    let soon = Duration::from_millis(10);
+    let checks = [
+        Check { patience: soon, ..super::check("input", hangs) },
+        Check { patience: soon, ..of_the_data("environment", hangs) },
+        super::check("environment", well),
+        of_the_data("journal", never),
+    ];
+    let Examined { level, findings } = look(patient, &checks);
+    assert_eq!((level, findings.len()), (Level::Problem, 4));
+    check(&findings[0], Level::Problem, "what is looked at here: the disk did not answer within");
+    check(&findings[1], Level::Problem, "/data: the disk did not answer within");
+    check(&findings[2], Level::Ok, "well");
+    check(&findings[3], Level::Note, "not looked at");
+}
+
+#[test]
 fn the_data_directory_is_its_owners_alone() {
     use permissions::owner;
     let place = Path::new("/data");

@@ -13,6 +13,7 @@ use crate::limits::TYPES_COUNTED_MAX;
 use crate::server::app::App;
 use crate::server::host::Facts;
 use crate::server::problems::Failure;
+use crate::server::stalled::within_patience;
 use crate::server::stats::{consistency, standing};
 use crate::server::status;
 
@@ -22,7 +23,10 @@ const SCHEDULES_TOLD_MAX: usize = 1000;
 /// Everything that is told.
 #[derive(Debug)]
 pub(super) struct Sheet {
-    pub(super) facts: Sight,
+    /// None while the engine does not answer: figures that may be old would look like new ones.
+    pub(super) facts: Option<Sight>,
+    /// For how long it has not answered.
+    pub(super) stalled: Millis,
     pub(super) version: String,
     pub(super) uptime: Millis,
     pub(super) replay: Millis,
@@ -65,16 +69,19 @@ pub(super) struct ScheduleSight {
     pub(super) next: Option<Timestamp>,
 }
 
-/// Looks.
+/// Looks; what the engine knows is left out when it does not answer for a while.
 pub(super) async fn sheet(app: &App) -> Result<Sheet, Failure> {
-    let facts = app.hand.read(look)?.await?;
+    let facts = within_patience(app.hand.read(look), &app.pulse).await?;
     let about = &app.about;
+    // A disk that hangs may hold up whoever asks it anything.
+    let disk_free = facts.as_ref().and_then(|_| fs2::available_space(&app.data_dir).ok());
     Ok(Sheet {
+        stalled: if facts.is_some() { Millis(0) } else { app.silent_for() },
         facts,
         version: about.version.clone(),
         uptime: Millis(crate::clock::monotonic().0.saturating_sub(about.since.0)),
         replay: about.recovery.took,
-        disk_free: fs2::available_space(&app.data_dir).ok(),
+        disk_free,
         config_is_ok: app.house.config_is_ok(),
         processes: app.own_health.processes(),
         sync_buckets: about.sync_times.buckets(),

@@ -19,11 +19,15 @@ type Written = Result<(), fmt::Error>;
 impl Collector for Sheet {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> Written {
         let mut page = Page(encoder);
-        self.of_types(&mut page)?;
-        self.of_tasks(&mut page)?;
-        of_schedules(&self.facts, &mut page)?;
-        of_workers(&self.facts, &mut page)?;
-        self.of_the_journal(&mut page)?;
+        if let Some(facts) = &self.facts {
+            facts.of_types(&mut page)?;
+            facts.of_tasks(&mut page)?;
+            of_schedules(facts, &mut page)?;
+            of_workers(facts, &mut page)?;
+            facts.of_the_journal(&mut page)?;
+            facts.of_the_state(&mut page)?;
+        }
+        self.of_syncs(&mut page)?;
         self.of_the_house(&mut page)?;
         self.of_the_processes(&mut page)
     }
@@ -129,9 +133,9 @@ const ENDS: &[End] = &[
     ("cancelled", |sums| sums.cancelled),
 ];
 
-impl Sheet {
+impl Sight {
     fn types(&self) -> impl Iterator<Item = &TypeFigures> {
-        self.facts.figures.types.values().map(|figures| &**figures)
+        self.figures.types.values().map(|figures| &**figures)
     }
 
     fn of_types(&self, page: &mut Page<'_>) -> Written {
@@ -158,7 +162,7 @@ impl Sheet {
         page.histograms(("wait", "From when a task is due until it starts."), "type", waits)?;
         let runs = self.types().map(|it| (&*it.kind, &it.ever.run));
         page.histograms(("run", "How long attempts run."), "type", runs)?;
-        let all = &self.facts.figures.all;
+        let all = &self.figures.all;
         let waits = [
             ("urgent", &all.wait_urgent),
             ("ordinary", &all.wait_ordinary),
@@ -166,7 +170,7 @@ impl Sheet {
         ];
         let help = "The same by priority: below 100, 100, above.";
         page.histograms(("wait_by_priority", help), "priority", waits.into_iter())?;
-        let standing = self.facts.standing.iter();
+        let standing = self.standing.iter();
         let waiting = standing.clone().map(|(kind, waiting, _)| (&**kind, float(*waiting)));
         let about = ("tasks_waiting", "Tasks that wait, due or not.", None);
         page.gauges(about, "type", waiting)?;
@@ -191,20 +195,19 @@ impl Sheet {
     }
 
     fn of_tasks(&self, page: &mut Page<'_>) -> Written {
-        let facts = &self.facts;
-        let statuses = facts.statuses.iter().map(|(status, it)| (status.word(), float(*it)));
+        let statuses = self.statuses.iter().map(|(status, it)| (status.word(), float(*it)));
         page.gauges(("tasks", "Tasks that are kept, by status.", None), "status", statuses)?;
-        page.gauge(("backlog", "Tasks that are due and wait.", None), float(facts.due))?;
+        page.gauge(("backlog", "Tasks that are due and wait.", None), float(self.due))?;
         let help = "How long the oldest of them has been due.";
-        let age = facts.now.oldest_waiting.unwrap_or_default();
+        let age = self.now.oldest_waiting.unwrap_or_default();
         page.gauge(("backlog_age", help, Some(Unit::Seconds)), seconds(age.0))?;
-        let account = &facts.consistency;
+        let account = &self.consistency;
         let help = "1 while every task that was taken has exactly one end or is live, and no \
                     attempt ran another input.";
         page.gauge(("account_ok", help, None), f64::from(u8::from(account.ok)))?;
         let help = "Attempts that ran another input than the one that was submitted.";
         page.counter(("attempts_wrong_input", help, None), account.wrong_input)?;
-        let triggers = &facts.figures.all.triggers;
+        let triggers = &self.figures.all.triggers;
         let help = "Planned times for which a run was made.";
         page.counter(("triggers_fired", help, None), triggers.fired)?;
         let help = "Of these, at most five seconds late.";
@@ -214,16 +217,34 @@ impl Sheet {
     }
 
     fn of_the_journal(&self, page: &mut Page<'_>) -> Written {
-        let stats = &self.facts.journal;
+        let stats = &self.journal;
         page.gauge(("journal_segments", "Segments on disk.", None), float(stats.segments))?;
         page.gauge(("journal", "Size of them.", Some(Unit::Bytes)), float(stats.bytes))?;
-        page.gauge(("journal_sequence", "The last record.", None), float(self.facts.seq.0))?;
+        page.gauge(("journal_sequence", "The last record.", None), float(self.seq.0))?;
         let help = "Records written since the start.";
         page.counter(("journal_records", help, None), stats.records)?;
         let help = "Frames written since the start, each with one sync as the policy has it.";
         page.counter(("journal_frames", help, None), stats.frames)?;
         let help = "Written for them since the start, padding included.";
-        page.counter(("journal_written", help, Some(Unit::Bytes)), stats.written_bytes)?;
+        page.counter(("journal_written", help, Some(Unit::Bytes)), stats.written_bytes)
+    }
+
+    fn of_the_state(&self, page: &mut Page<'_>) -> Written {
+        let help = "What the tasks take of `retention.max_state`.";
+        page.gauge(("state", help, Some(Unit::Bytes)), float(self.state_bytes))?;
+        let help = "What they may take.";
+        page.gauge(("state_max", help, Some(Unit::Bytes)), float(self.state_bytes_max))?;
+        let help = "How often the wall clock was put forward or back.";
+        page.counter(("clock_steps", help, None), self.clock_steps)?;
+        let help = "1 while the wall clock is not believed, and schedules by the calendar wait.";
+        page.gauge(("clock_held", help, None), f64::from(u8::from(self.clock_held)))?;
+        let alerts = ["info", "warning", "critical"].into_iter().zip(self.alerts.map(float));
+        page.gauges(("alerts", "Alerts that stand, by level.", None), "grade", alerts)
+    }
+}
+
+impl Sheet {
+    fn of_syncs(&self, page: &mut Page<'_>) -> Written {
         let help = "How long syncs of journal and snapshots take.";
         page.metric(("sync", help, Some(Unit::Seconds)), MetricType::Histogram, |mut metric| {
             let bounds = SYNC_BOUNDS.iter().map(|bound| float(*bound) / 1e6);
@@ -261,11 +282,8 @@ impl Sheet {
     }
 
     fn of_the_house(&self, page: &mut Page<'_>) -> Written {
-        let facts = &self.facts;
-        let help = "What the tasks take of `retention.max_state`.";
-        page.gauge(("state", help, Some(Unit::Bytes)), float(facts.state_bytes))?;
-        let help = "What they may take.";
-        page.gauge(("state_max", help, Some(Unit::Bytes)), float(facts.state_bytes_max))?;
+        let help = "How long the store has not answered, 0 while it does.";
+        page.gauge(("stalled", help, Some(Unit::Seconds)), seconds(self.stalled.0))?;
         if let Some(free) = self.disk_free {
             let help = "Free on the data directory's disk.";
             page.gauge(("disk_free", help, Some(Unit::Bytes)), float(free))?;
@@ -274,12 +292,6 @@ impl Sheet {
         page.gauge(("uptime", help, Some(Unit::Seconds)), seconds(self.uptime.0))?;
         let help = "1 while the config's last reading was taken, 0 after one that was refused.";
         page.gauge(("config_reload_ok", help, None), f64::from(u8::from(self.config_is_ok)))?;
-        let help = "How often the wall clock was put forward or back.";
-        page.counter(("clock_steps", help, None), facts.clock_steps)?;
-        let help = "1 while the wall clock is not believed, and schedules by the calendar wait.";
-        page.gauge(("clock_held", help, None), f64::from(u8::from(facts.clock_held)))?;
-        let alerts = ["info", "warning", "critical"].into_iter().zip(facts.alerts.map(float));
-        page.gauges(("alerts", "Alerts that stand, by level.", None), "grade", alerts)?;
         let help = "The version that runs.";
         page.metric(("build", help, None), MetricType::Info, |mut metric| {
             metric.encode_info(&[("version", self.version.as_str())])

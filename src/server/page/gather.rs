@@ -59,7 +59,7 @@ pub(super) async fn overview(app: &App) -> Result<Shown, Failure> {
     }
     let said = status.attention.iter().filter_map(|point| point.alert.clone()).collect();
     let Look { now, stats, running, waiting, dead, alerts, schedules, workers } =
-        app.hand.read(move |facts| look(facts, &said))?.await?;
+        app.read(move |facts| look(facts, &said)).await?;
     let Rows { rows, total } = schedules;
     let rows = rows.into_iter().map(schedules::Sketch::summary).collect();
     let schedules = Rows { rows, total };

@@ -80,7 +80,7 @@ async fn life(app: &App, id: &str) -> Result<TaskPage, Failure> {
         let seen = (views::history(known, facts.now), facts.now.wall, seq, paced);
         Ok::<_, crate::kernel::Rejection>(seen)
     };
-    let ((sketch, history), now, seq, paced) = app.hand.read(look)?.await??;
+    let ((sketch, history), now, seq, paced) = app.read(look).await??;
     let attempt = history.attempts.last().map(|last| last.attempt);
     let log = attempt.map(|attempt| app.data_dir.join(views::log_path(id, attempt)));
     let log = log.map(|path| log::tail(&path)).transpose().unwrap_or_else(|error| {

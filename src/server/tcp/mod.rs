@@ -4,9 +4,11 @@
 //! further than `operate`. Whichever door it is, no page of another site gets in.
 
 pub(crate) mod browser;
+mod opening;
 mod token;
 
-pub(crate) use token::{Shown, Tokens};
+pub(crate) use opening::open;
+pub(crate) use token::{Pass, Shown, Tokens};
 
 use super::app::{App, Policy};
 use super::peer::{Peer, Who};
@@ -93,7 +95,7 @@ enum Open {
     No,
 }
 
-fn open(policy: &Policy, method: &Method, path: &str) -> Open {
+fn openness(policy: &Policy, method: &Method, path: &str) -> Open {
     let hook = path.strip_prefix("/v1/hooks/").is_some_and(|name| !name.contains('/'));
     if path == "/healthz" || path == "/readyz" || (hook && method == Method::POST) {
         return Open::Whole;
@@ -102,22 +104,22 @@ fn open(policy: &Policy, method: &Method, path: &str) -> Open {
 }
 
 impl Door {
-    /// Who asks, if he may ask at all.
-    pub(crate) fn admit(self, app: &App, head: Head<'_>) -> Result<Peer, Refusal> {
+    /// Who asks, if he may ask at all, and the token that let him in.
+    pub(crate) fn admit(self, app: &App, head: Head<'_>) -> Result<(Peer, Option<Pass>), Refusal> {
         let Head { method, path, headers } = head;
         let policy = app.policy();
         let (address, open) = match self {
             Self::Socket(_) => (None, Open::No),
-            Self::Tcp(address) => (Some(address), open(&policy, method, path)),
+            Self::Tcp(address) => (Some(address), openness(&policy, method, path)),
         };
         if matches!(open, Open::Whole) {
-            return Ok(Peer::STRANGER);
+            return Ok((Peer::STRANGER, None));
         }
         let names = Names { address, hosts: &policy.hosts };
         browser::check(names, method, headers).map_err(Refusal::at_once)?;
         match (self, open) {
-            (Self::Socket(peer), _) => Ok(peer),
-            (Self::Tcp(_), Open::Named) => Ok(Peer::STRANGER),
+            (Self::Socket(peer), _) => Ok((peer, None)),
+            (Self::Tcp(_), Open::Named) => Ok((Peer::STRANGER, None)),
             (Self::Tcp(_), _) => {
                 let shown = policy.tokens.shown(headers);
                 if shown == Shown::Wrong {
@@ -137,9 +139,11 @@ pub(crate) struct Head<'a> {
     pub(crate) headers: &'a HeaderMap,
 }
 
-fn by_token(shown: Shown) -> Result<Peer, Refusal> {
+fn by_token(shown: Shown) -> Result<(Peer, Option<Pass>), Refusal> {
     let (detail, wait) = match shown {
-        Shown::Role(access) => return Ok(Peer { who: Who::Token, access }),
+        Shown::Known(pass) => {
+            return Ok((Peer { who: Who::Token, access: pass.role() }, Some(pass)));
+        }
         Shown::Nothing => ("by TCP a token is needed", Duration::ZERO),
         Shown::Wrong => ("that token is not known", WRONG_TOKEN_WAIT),
     };

@@ -31,6 +31,26 @@ impl fmt::Debug for Tokens {
     }
 }
 
+/// A token that was known when it was shown, as its hash, and the role that it had then.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pass {
+    hash: [u8; 32],
+    role: Access,
+}
+
+impl Pass {
+    /// The role.
+    pub(crate) const fn role(self) -> Access {
+        self.role
+    }
+}
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a token for {}", self.role.word())
+    }
+}
+
 /// What a request shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -38,8 +58,8 @@ pub(crate) enum Shown {
     Nothing,
     /// One that is not known.
     Wrong,
-    /// One with this role.
-    Role(Access),
+    /// One that is.
+    Known(Pass),
 }
 
 impl Tokens {
@@ -74,14 +94,22 @@ impl Tokens {
         let mut said = headers.get_all(header::AUTHORIZATION).iter();
         let Some(first) = said.next() else { return Shown::Nothing };
         let token = first.to_str().ok().and_then(token_of).filter(|_| said.next().is_none());
-        token.and_then(|token| self.role(&token)).map_or(Shown::Wrong, Shown::Role)
+        let pass = token.and_then(|token| {
+            let hash = hash(&token);
+            self.role(&hash).map(|role| Pass { hash, role })
+        });
+        pass.map_or(Shown::Wrong, Shown::Known)
     }
 
-    /// The role of a token. Looks at all of them, whichever it is.
-    fn role(&self, token: &str) -> Option<Access> {
-        let shown = hash(token);
+    /// Whether a token that was known still is, with the role that it had or a higher one.
+    pub(crate) fn still_know(&self, pass: Pass) -> bool {
+        self.role(&pass.hash).is_some_and(|role| pass.role <= role)
+    }
+
+    /// The role of a token by its hash. Looks at all of them, whichever it is.
+    fn role(&self, shown: &[u8; 32]) -> Option<Access> {
         let same = |known: &[u8; 32]| {
-            known.iter().zip(&shown).fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
+            known.iter().zip(shown).fold(0, |differ, (one, other)| differ | (one ^ other)) == 0
         };
         self.0
             .iter()
@@ -151,32 +179,63 @@ mod tests {
         tokens.shown(&headers)
     }
 
+    /// The role of what is shown; none of what is wrong.
+    fn role(tokens: &Tokens, value: &str) -> Option<Access> {
+        match shown(tokens, &[value]) {
+            Shown::Known(pass) => Some(pass.role()),
+            other => {
+                assert_eq!(other, Shown::Wrong);
+                None
+            }
+        }
+    }
+
     #[test]
     fn each_token_has_the_role_of_its_line_and_no_other_is_known() {
         let text =
             "# ours\n\nreader-0123456789\nsubmit  submitter-012345\noperate operator-0123456\n";
         let tokens = read(text, 0o600).unwrap();
         for (value, expected) in [
-            ("Bearer reader-0123456789", Shown::Role(Access::Read)),
-            ("bearer  submitter-012345", Shown::Role(Access::Submit)),
-            ("Bearer operator-0123456", Shown::Role(Access::Operate)),
-            ("Bearer operator-0123457", Shown::Wrong),
-            ("Bearer operator-012345", Shown::Wrong),
-            ("Bearer", Shown::Wrong),
-            ("Digest operator-0123456", Shown::Wrong),
-            ("Basic !!!", Shown::Wrong),
+            ("Bearer reader-0123456789", Some(Access::Read)),
+            ("bearer  submitter-012345", Some(Access::Submit)),
+            ("Bearer operator-0123456", Some(Access::Operate)),
+            ("Bearer operator-0123457", None),
+            ("Bearer operator-012345", None),
+            ("Bearer", None),
+            ("Digest operator-0123456", None),
+            ("Basic !!!", None),
         ] {
-            assert_eq!(shown(&tokens, &[value]), expected, "{value}");
+            assert_eq!(role(&tokens, value), expected, "{value}");
         }
         let basic = |pair: &str| format!("Basic {}", BASE64.encode(pair.as_bytes()));
         for name in ["", "me", "ada"] {
             let pair = format!("{name}:operator-0123456");
-            assert_eq!(shown(&tokens, &[&basic(&pair)]), Shown::Role(Access::Operate));
+            assert_eq!(role(&tokens, &basic(&pair)), Some(Access::Operate));
         }
         assert_eq!(shown(&tokens, &[&basic("operator-0123456")]), Shown::Wrong);
         assert_eq!(shown(&tokens, &[]), Shown::Nothing);
         let twice = ["Bearer reader-0123456789", "Bearer operator-0123456"];
         assert_eq!(shown(&tokens, &twice), Shown::Wrong);
+    }
+
+    #[test]
+    fn a_token_is_still_known_while_its_role_does_not_sink() {
+        let of = |text: &str| Tokens::parse(text.as_bytes()).unwrap();
+        let Shown::Known(pass) =
+            shown(&of("submit token-0123456789"), &["Bearer token-0123456789"])
+        else {
+            panic!("it is known")
+        };
+        assert_eq!(format!("{pass:?}"), "a token for submit", "and not its hash");
+        for (text, still) in [
+            ("submit token-0123456789", true),
+            ("read other-0123456789\noperate token-0123456789", true),
+            ("read token-0123456789", false),
+            ("submit other-0123456789", false),
+        ] {
+            assert_eq!(of(text).still_know(pass), still, "{text}");
+        }
+        assert!(!Tokens::default().still_know(pass));
     }
 
     #[test]

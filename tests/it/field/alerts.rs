@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 /// What makes an address a secret.
-const TOKEN: &str = "T0K3N-that-nobody-may-see";
+pub(super) const TOKEN: &str = "T0K3N-that-nobody-may-see";
 
 /// How a webhook answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ fn serve(mut stream: TcpStream, how: Answers, seen: &Mutex<Vec<(Answers, String,
 }
 
 /// An engine or daemon must not send to this machine through a proxy.
-fn no_proxy(house: &House, args: &[&str]) -> std::process::Command {
+pub(super) fn no_proxy(house: &House, args: &[&str]) -> std::process::Command {
     let mut command = house.command(args);
     command.env("NO_PROXY", "127.0.0.1").env("no_proxy", "127.0.0.1");
     command
@@ -556,4 +556,18 @@ fn a_channel_that_wants_it_gets_the_hourly_report_and_no_alert_waits_for_that() 
     assert_eq!(slow.took().len(), 2, "once");
     house.until("the other channel is told", |_| (0 < plain.count()).then_some(()));
     assert!(!plain.took().concat().contains(report));
+}
+
+// The client's patience was shorter than that of the channel, and the outcome unknown.
+#[test]
+fn a_test_of_a_channel_waits_as_long_as_the_channel_does() {
+    let slow = "[alerts.slow]\ncommand = [\"/bin/sleep\", \"60\"]\n";
+    let house = House::with(slow, CALM, &[("job", "exit 0", "")]);
+    let _engine = house.engine();
+    let tested = house.run(&["alerts", "test"]);
+    let said = String::from_utf8(tested.stdout).unwrap();
+    assert_eq!(
+        (tested.status.code(), said.as_str()),
+        (Some(1), "slow: /bin/sleep took longer than 15 s\n")
+    );
 }

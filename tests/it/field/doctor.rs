@@ -3,13 +3,15 @@
 use super::house::{CALM, House, signal};
 use super::namespace;
 use super::reload::{config, put};
+use crate::inject::can_inject;
 use midwatch::kernel::ids::TaskId;
 use midwatch::kernel::status::Status;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 /// The findings, and the exit code.
 fn examine(house: &House) -> (i32, Vec<Value>) {
@@ -65,6 +67,41 @@ fn a_sound_setup_needs_nothing_and_is_left_as_it_was() {
     let stopped = find(&findings, "daemon", "problem", "the daemon is not reachable");
     assert!(stopped["commands"].to_string().contains("midwatch daemon"));
     find(&findings, "journal", "ok", "records in");
+}
+
+// spec: DOC-004
+#[test]
+fn a_disk_that_hangs_is_told_and_not_waited_for() {
+    if !can_inject() {
+        return;
+    }
+    let house = House::new(CALM, &[("job", "exit 0", "")]);
+    let mut engine = house.engine();
+    engine.terminate();
+    // Its first sync takes half an hour.
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", "trace=fdatasync", "-o"]).arg(house.path("trace"));
+    command.args(["-e", "inject=fdatasync:delay_enter=1800000000"]);
+    let program = house.command(&["doctor", "--json"]);
+    command.arg(program.get_program()).args(program.get_args());
+    // Not to its end: strace does not let go of who waits.
+    let mut strace = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = String::new();
+    BufReader::new(strace.stdout.take().unwrap()).read_line(&mut told).unwrap();
+    strace.kill().unwrap();
+    strace.wait().unwrap();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!(told["level"], "problem");
+    let findings = told["findings"].as_array().unwrap();
+    let what = "the disk did not answer within 10 s";
+    let hung = find(findings, "environment", "problem", what);
+    let place = house.path("data").display().to_string();
+    assert!(hung["what"].as_str().unwrap().starts_with(&place), "{hung}");
+    find(findings, "environment", "ok", "pidfd");
+    find(findings, "journal", "note", "not looked at");
+    let left = fs::read_dir(house.data("run")).unwrap().flatten();
+    let probes = left.filter(|it| it.file_name().to_string_lossy().contains("doctor"));
+    assert_eq!(probes.count(), 0);
 }
 
 // spec: DOC-003

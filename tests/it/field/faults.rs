@@ -7,6 +7,8 @@ use midwatch::api::{Submitted, TaskList};
 use midwatch::client::{Blocking, ClientError};
 use midwatch::kernel::ids::TaskId;
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::Duration;
 
@@ -135,6 +137,74 @@ fn a_status_is_answered_while_a_sync_hangs_and_says_so() {
     });
     let after = house.status().unwrap();
     assert_eq!((after.stalled_ms, after.tasks["PENDING"]), (None, 2));
+}
+
+/// What a request is answered: the status, and the body.
+fn ask(house: &House, path: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(house.data("midwatch.sock")).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    (head[9..12].to_owned(), body.to_owned())
+}
+
+// Only the status was answered; whoever looked at anything else, Prometheus among them, waited for
+// as long as the disk did.
+#[test]
+fn whoever_looks_while_a_sync_hangs_is_answered_and_not_left_to_wait() {
+    if !can_inject() {
+        return;
+    }
+    let house = House::new(CALM, &[("noop", "exit 0", "")]);
+    let mut engine = house.engine();
+    let id = submit(&house.client(), "before").unwrap().id;
+    let (status, metrics) = ask(&house, "/metrics");
+    assert!(status == "200" && metrics.contains("midwatch_stalled_seconds 0"), "{metrics}");
+    // Half an hour: only the kill ends it.
+    let strace = inject(&house, &engine, "delay_enter=1800000000");
+    std::thread::scope(|scope| {
+        let hung = scope.spawn(|| submit(&house.client(), "during"));
+        house.until("a status tells of the store", |house| {
+            house.status().filter(|status| status.stalled_ms.is_some())
+        });
+        for path in [
+            "/v1/alerts".to_owned(),
+            "/v1/stats".to_owned(),
+            "/v1/tasks".to_owned(),
+            "/v1/types".to_owned(),
+            "/v1/schedules".to_owned(),
+            "/v1/workers".to_owned(),
+            format!("/v1/tasks/{id}"),
+            format!("/v1/tasks/{id}/history"),
+        ] {
+            let (status, body) = ask(&house, &path);
+            assert_eq!(status, "503", "{path}: {body}");
+            assert!(body.contains("\"busy\"") && body.contains("the store has not answered"));
+        }
+        let (status, metrics) = ask(&house, "/metrics");
+        assert_eq!(status, "200", "{metrics}");
+        let value = |name: &str| {
+            let mut lines = metrics.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse::<f64>().ok())
+        };
+        assert!(
+            value("midwatch_stalled_seconds").is_some_and(|stalled| 5.0 <= stalled),
+            "{metrics}"
+        );
+        assert!(value("midwatch_uptime_seconds").is_some(), "{metrics}");
+        assert!(metrics.contains("midwatch_process_memory_bytes{"), "{metrics}");
+        for name in ["midwatch_backlog", "midwatch_account_ok", "midwatch_disk_free_bytes"] {
+            assert_eq!(value(name), None, "it may be of long ago: {metrics}");
+        }
+        assert!(!hung.is_finished());
+        kill(engine.pid());
+        strace.kill();
+        assert!(hung.join().unwrap().is_err());
+    });
+    engine.end();
 }
 
 // W41: apply and answer ran beside the sync; a crash in between lost what had been seen.

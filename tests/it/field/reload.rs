@@ -68,6 +68,49 @@ fn other_tokens_are_taken_up_on_a_signal_and_weak_ones_leave_those_in_force() {
     assert!(is(old, "401"), "the old one is none any more");
 }
 
+/// The stream of events, begun with this token.
+fn follow(address: &str, token: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let head = format!("host: {address}\r\nauthorization: Bearer {token}");
+    write!(stream, "GET /v1/events HTTP/1.1\r\n{head}\r\n\r\n").ok()?;
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).ok()?;
+    (&first == b"HTTP/1.1 200").then_some(stream)
+}
+
+// A token that was taken back went on to show everything that happened, for as long as the
+// connection lasted.
+#[test]
+fn what_a_token_opened_ends_when_it_is_taken_back_or_its_role_sinks() {
+    let [gone, sunk, kept] =
+        ["gone", "sunk", "kept"].map(|name| format!("{name}-0123456789abcdef"));
+    let house = House::new(CALM, &[("job", "true", RUNS)]);
+    let tokens = house.path("tokens");
+    put(&tokens, &format!("{gone}\noperate {sunk}\nsubmit {kept}\n"));
+    let [low, high, ..] = std::process::id().to_le_bytes();
+    let address = format!("127.201.{high}.{}:8474", low.max(1));
+    let http = format!("[http]\nlisten = '{address}'\ntoken_file = '{}'\n", tokens.display());
+    put(&house.path("midwatch.toml"), &(config(&house) + &http));
+    let daemon = house.daemon();
+    let open = |token: &str| house.until("it follows", |_| follow(&address, token));
+    let [mut one, mut other, mut third] = [&gone, &sunk, &kept].map(|token| open(token));
+    put(&tokens, &format!("submit {sunk}\noperate {kept}\n"));
+    daemon.signal(Signal::HUP);
+    for stream in [&mut one, &mut other] {
+        // To the end of it, however that comes.
+        let mut rest = Vec::new();
+        drop(stream.read_to_end(&mut rest));
+    }
+    let id = house.submit("job", "1");
+    let (mut seen, mut some) = (String::new(), [0; 256]);
+    while !seen.contains(&format!("\"task\":{id}")) {
+        let read = third.read(&mut some).unwrap();
+        assert!(read != 0, "the one that is still good ended too: {seen}");
+        seen += &String::from_utf8_lossy(&some[..read]);
+    }
+    drop(daemon);
+}
+
 // spec: SUP-021
 // B76: a reload waited for what ran, and everything else waited for the reload. (Schedules: see
 // there.)

@@ -184,32 +184,62 @@ fn a_token_file_that_others_can_read_or_that_is_missing_stops_the_start() {
     }
 }
 
+/// What status says of an address; nothing where all is well with it.
+fn told_of(server: &Server, at: SocketAddr) -> Option<String> {
+    let status = server.get("/v1/status").json();
+    let mut points = status["attention"].as_array().unwrap().iter();
+    points.find_map(|point| {
+        let what = point["what"].as_str().unwrap();
+        what.contains(&at.to_string()).then(|| format!("{what} {}", point["commands"]))
+    })
+}
+
+/// A port that another program had, or an address of an interface that came up late, stopped the
+/// daemon, and with it all tasks.
 #[test]
-fn an_address_that_somebody_else_has_is_refused_with_its_name() {
-    let (server, at) = listening(|_| ());
-    let tokens = server.dir.path().join("tokens");
+fn an_address_that_somebody_else_has_stops_nothing_and_is_served_once_it_is_free() {
+    let (first, at) = listening(|_| ());
+    let tokens = first.dir.path().join("tokens");
     let second = Server::start_in(tempfile::tempdir().unwrap(), |config| {
         config.http.listen = Some(at);
         config.http.token_file = Some(tokens);
     });
-    let error = second.err().unwrap();
-    assert_eq!(error.exit_code, 7);
-    assert!(error.text.contains(&format!("cannot listen on {at}")), "{error}");
+    let second = second.unwrap();
+    second.submit(&json!({ "type": "fetch_data" }));
+    let told = told_of(&second, at).unwrap();
+    for part in ["in use", "[http]", "ss -ltnp"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(told_of(&first, at), None);
+    let _dir = first.stop();
+    super::fixture::eventually("it is served", || told_of(&second, at).is_none().then_some(()));
+    let tasks = ask(at, "GET", "/v1/tasks", &[&bearer(READ)], "").json();
+    assert_eq!(tasks["tasks"][0]["id"], 1, "by the second: {tasks}");
+}
+
+/// Opens the stream of events and waits until it has begun.
+fn follow(at: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(super::fixture::LONG)).unwrap();
+    let head = format!("GET /v1/events HTTP/1.1\r\nhost: {at}\r\n{}\r\n\r\n", bearer(READ));
+    stream.write_all(head.as_bytes()).unwrap();
+    let (mut seen, mut byte) = (Vec::new(), [0]);
+    while !seen.ends_with(b": midwatch events\n\n") {
+        assert_eq!(stream.read(&mut byte).unwrap(), 1, "{}", String::from_utf8_lossy(&seen));
+        seen.push(byte[0]);
+    }
+    stream
 }
 
 #[test]
 fn a_crowd_at_the_tcp_port_keeps_nobody_out_of_the_socket() {
     let (server, at) = listening(|_| ());
-    let crowd: Vec<_> = (0..midwatch::limits::TCP_CONNECTIONS_MAX)
-        .map(|_| TcpStream::connect(at).unwrap())
-        .collect();
-    let turned_away = super::fixture::eventually("a full port", || {
-        let mut stream = TcpStream::connect(at).unwrap();
-        stream.set_read_timeout(Some(super::fixture::LONG)).unwrap();
-        let mut first = [0; 12];
-        stream.read_exact(&mut first).ok().map(|()| first)
-    });
-    assert_eq!(&turned_away, b"HTTP/1.1 503");
+    let crowd: Vec<_> = (0..midwatch::limits::TCP_CONNECTIONS_MAX).map(|_| follow(at)).collect();
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_read_timeout(Some(super::fixture::LONG)).unwrap();
+    let mut first = [0; 12];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(&first, b"HTTP/1.1 503", "all of them are busy");
     assert_eq!(server.get("/v1/tasks").status, 200);
     drop(crowd);
     super::fixture::eventually("room", || {
@@ -219,6 +249,34 @@ fn a_crowd_at_the_tcp_port_keeps_nobody_out_of_the_socket() {
         stream.read_to_string(&mut answer).ok()?;
         answer.starts_with("HTTP/1.1 200").then_some(())
     });
+}
+
+/// As many idle connections as there may be kept everybody else out, for as long as somebody liked.
+#[test]
+fn idle_connections_make_room_for_whoever_comes_and_a_request_that_goes_on_does_not() {
+    let (server, at) = listening(|_| ());
+    let mut follower = follow(at);
+    // Silent ones, ones whose head never ends, and ones that were answered and stay.
+    let begins = ["", "GET / HTTP/1.1\r\nhost: ", "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"];
+    let crowd: Vec<_> = (0..2 * midwatch::limits::TCP_CONNECTIONS_MAX)
+        .map(|number| {
+            let mut stream = TcpStream::connect(at).unwrap();
+            // One that was asked to go may be gone before it said a word.
+            drop(stream.write_all(begins[number % begins.len()].as_bytes()));
+            stream
+        })
+        .collect();
+    for _ in 0..20 {
+        assert_eq!(ask(at, "GET", "/v1/tasks", &[&bearer(READ)], "").status, 200);
+    }
+    let id = server.submit(&json!({ "type": "fetch_data" }));
+    let (mut seen, mut some) = (String::new(), [0; 256]);
+    while !seen.contains(&format!("\"task\":{id}")) {
+        let read = follower.read(&mut some).unwrap();
+        assert!(read != 0, "the follower was cut off: {seen}");
+        seen += &String::from_utf8_lossy(&some[..read]);
+    }
+    drop(crowd);
 }
 
 /// Wrong tokens wait, and hold nobody up who has a right one.
