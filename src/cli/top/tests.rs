@@ -380,6 +380,7 @@ fn colour(colour: Color) -> Option<&'static str> {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "pictures need not last, nor a test the config")]
 fn screens_are_written_where_somebody_wants_to_look_at_them() {
     let Ok(dir) = std::env::var("MIDWATCH_PAGES") else { return };
     for (name, news) in [("empty", empty()), ("busy", busy()), ("failing", failing())] {
@@ -486,39 +487,39 @@ fn a_busy_daemon_on_a_large_screen() {
               88230  SUCCESS    fetch_data    12 s ago  1/6            {"rows":41000}                              poll       in 1 min  * * * * *  fetch_data  1,340  ended well 10 min ago
               88213  DEAD       fetch_data   9 min ago  6/6            connection refused                          nightly   in 20 min  0 3 * * *  fetch_data  1,340  3 runs failed since the last success
               88211  FAILED     fetch_data  11 min ago  1/6  nightly   no such table: orders
-              88207  CANCELLED  fetch_data     1 h ago  0/6
-              88206  SUCCESS    fetch_data     1 h ago  1/6
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-                                                                                                                   WORKER  STATUS     BUSY      HEARD  HOLDS
-                                                                                                                   w17     alive    0 of 2    2 s ago
+              88207  CANCELLED  fetch_data     1 h ago  0/6                                                        WORKER  STATUS     BUSY      HEARD  HOLDS
+              88206  SUCCESS    fetch_data     1 h ago  1/6                                                        w17     alive    0 of 2    2 s ago
                                                                                                                    w18     suspect  0 of 2  1 min ago
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
             q quit  ? help  Tab next  Enter show  l log  c cancel  r retry  p pause  /filter
         "#]],
     );
@@ -588,33 +589,33 @@ fn a_daemon_in_trouble_on_a_large_screen() {
               88230  SUCCESS    fetch_data                  12 s ago  1/6            {"rows":41000}                poll       in 1 min  * * * * *  fetch_data  1,340  ended well 10 min ago
               88213  DEAD       fetch_data                 9 min ago  6/6            夜班 👩🚀 \u{1b}[31mred�      nightly   in 20 min  0 3 * * *  fetch_data  1,340  3 runs failed since the last success
               88211  FAILED     type_type_type_type_typ…  11 min ago  1/6  nightly   no such table: orders
-              88207  CANCELLED  fetch_data                   1 h ago  0/6
-              88206  SUCCESS    fetch_data                   1 h ago  1/6
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-                                                                                                                   WORKER  STATUS     BUSY      HEARD  HOLDS
-                                                                                                                   w17     alive    0 of 2    2 s ago
+              88207  CANCELLED  fetch_data                   1 h ago  0/6                                          WORKER  STATUS     BUSY      HEARD  HOLDS
+              88206  SUCCESS    fetch_data                   1 h ago  1/6                                          w17     alive    0 of 2    2 s ago
                                                                                                                    w18     suspect  0 of 2  1 min ago
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
             q quit  ? help  Tab next  Enter show  l log  c cancel  r retry  p pause  /filter
         "#]],
     );
@@ -637,45 +638,45 @@ fn an_empty_daemon_on_a_large_screen() {
 
               ENDED  nothing has ended yet                                                                         SCHEDULE  no schedules
 
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
                                                                                                                    WORKER  STATUS  BUSY  HEARD  HOLDS
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
+
             q quit  ? help  Tab next  Enter show  l log  c cancel  r retry  p pause  /filter
         "#]],
     );
