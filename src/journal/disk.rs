@@ -44,7 +44,7 @@ pub trait Disk: Clone {
     /// Removes an empty directory. Durable after [`Disk::sync_dir`].
     fn remove_dir(&self, path: &str) -> io::Result<()>;
 
-    /// The names in a directory, sorted; an absent directory is `NotFound`.
+    /// The names in a directory, sorted, each once; an absent directory is `NotFound`.
     fn list(&self, dir: &str) -> io::Result<Vec<String>>;
 
     /// Makes the names created, renamed and removed in `dir` durable. `""` is the data directory.

@@ -122,6 +122,8 @@ impl Disk for RealDisk {
             }
         }
         names.sort();
+        // A file that is renamed while somebody lists may be met twice under its new name.
+        names.dedup();
         Ok(names)
     }
 
