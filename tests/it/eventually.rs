@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// The limit: far beyond anything a loaded machine needs.
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 /// Waits until `look` finds something; panics with `what` when it never does.
 pub(crate) fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {

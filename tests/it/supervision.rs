@@ -130,7 +130,7 @@ impl Drop for Supervisor {
     }
 }
 
-const LIMIT: Duration = Duration::from_mins(1);
+const LIMIT: Duration = Duration::from_mins(3);
 
 #[expect(unsafe_code, reason = "rustix has no signal mask")]
 #[expect(clippy::unnecessary_wraps, reason = "the shape that pre_exec takes")]

@@ -97,6 +97,10 @@ impl Drop for Crew {
         // Each is killed by name; nothing of a test outlives it.
         let _gone = self.worker.kill();
         let _reaped = self.worker.wait();
+        if std::thread::panicking() {
+            let log = fs::read_to_string(self.file("worker.out")).unwrap_or_default();
+            eprintln!("the worker's log:\n{log}");
+        }
         let run = self.file("run");
         for entry in fs::read_dir(&run).into_iter().flatten().flatten() {
             if let Ok(fence) = entry.file_name().to_string_lossy().parse::<u64>()
