@@ -49,7 +49,7 @@ fn keys_do_what_they_say_after_a_yes() {
          gone history {hold}\ntype c\nwait cancel task {hold} hold for good?\ntype n\n\
          wait nothing was done\ntype cy\nwait cancel asked for\ntype \\trn\n\
          wait nothing was done\ntype /fail\\r\nwait only /fail\ntype r\nwait run task {fail} fail\n\
-         type y\nwait runs {fail} again\ntype \\e\nsize 120 40\nwait PRI\nsize 30 9\n\
+         type y\nwait runs {fail} again\ntype \\e\nsize 120 40\nwait TRY  SCHEDULE\nsize 30 9\n\
          wait too small\nsize 80 24\nwait RUNNING\nshow\ntype q\nend\n"
     );
     let seen = sit_down(&house, (80, 24), &["top"], &orders);
